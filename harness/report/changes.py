@@ -1,0 +1,42 @@
+"""What changed against the run before: cell by cell, by id. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.model import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One cell whose verdict differs. ``before`` is None for a new cell, ``after`` for one that was not run."""
+
+    cell: str
+    before: str | None
+    after: str | None
+
+    @property
+    def kind(self) -> str:
+        """``broken`` (was PASS), ``fixed`` (is PASS), ``changed``, ``added`` or ``gone``."""
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "gone"
+        return "broken" if self.before == "PASS" else "fixed" if self.after == "PASS" else "changed"
+
+
+KINDS = ("broken", "changed", "fixed", "added", "gone")
+
+
+def changes_since(previous: Mapping[str, Any], run: Run) -> tuple[Change, ...]:
+    """Every cell whose verdict differs from the result document ``previous``: worst kind first, then by id."""
+    before: dict[str, str] = {cell["id"]: cell["verdict"] for cell in previous["cells"]}
+    after = {str(result.cell): result.verdict.value for result in run.results}
+    found = [
+        Change(cell, before.get(cell), after.get(cell))
+        for cell in before.keys() | after.keys()
+        if before.get(cell) != after.get(cell)
+    ]
+    return tuple(sorted(found, key=lambda change: (KINDS.index(change.kind), change.cell)))

@@ -1,0 +1,158 @@
+"""The command line: one JSON object on stdout, words on stderr, the exit status of SPEC.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from datetime import UTC, datetime
+
+import killpoints
+from product.collector import commands
+from product.collector.errors import CollectorError, from_os_error
+from product.collector.evidence import EvidenceRejected
+from product.collector.manifests import SEGMENT_MAX_BYTES
+from product.collector.shape import NAME
+from product.durable.errors import DurableError
+
+EXAMPLES = """\
+examples:
+  export COLLECTOR_STATE_DIR=/var/lib/collector COLLECTOR_ARCHIVE_DIR=/srv/archive
+  python -m product.collector import-feed feed.json --task creator-42 --out evidence.json
+  python -m product.collector commit --evidence evidence.json
+  python -m product.collector recover      # after a crash; the next commit does it too
+  python -m product.collector status
+
+exit status: 0 done, 65 evidence refused, 70 ambiguous or unproven (look first), 73 cannot create,
+             75 busy or locked (try again), 78 configuration, 64 usage
+"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        killpoints.arm()
+    except killpoints.PointError as error:
+        print(f"collector: {error}", file=sys.stderr)
+        return 64
+    try:
+        answer = _run(arguments)
+    except CollectorError as error:
+        return _fail(arguments.command, error)
+    except (DurableError, EvidenceRejected) as error:
+        return _fail(arguments.command, CollectorError(error.code, error.message, **error.detail))
+    except OSError as error:
+        return _fail(arguments.command, from_os_error(error))
+    except KeyboardInterrupt:
+        print("collector: interrupted; what was in flight goes on with the next commit or recover", file=sys.stderr)
+        return 130
+    print(json.dumps({"ok": True, "command": arguments.command, **answer}, ensure_ascii=False))
+    for warning in answer.get("warnings") or []:  # type: ignore[attr-defined]
+        print(f"collector: {warning['code']}: {warning['path']}: {warning['why']}", file=sys.stderr)
+    return 0
+
+
+def _fail(command: str, error: CollectorError) -> int:
+    fields = {"code": error.code, "message": error.message, "row": error.row, "detail": error.detail}
+    print(json.dumps({"ok": False, "command": command, **fields}, ensure_ascii=False, default=str))
+    print(f"collector: {error.code}: {error.message}", file=sys.stderr)
+    return error.exit_status
+
+
+def _run(arguments: argparse.Namespace) -> commands.Answer:
+    if arguments.command == "import-feed":
+        return commands.import_feed(
+            feed_file=arguments.feed,
+            out=arguments.out,
+            task_id=arguments.task,
+            run_id=arguments.run_id or _new_run_id(arguments.at),
+            at=arguments.at,
+            cursor_before=arguments.cursor,
+        )
+    layout = commands.roots(arguments.state_dir, arguments.archive_dir)
+    if arguments.command == "status":
+        return commands.status(layout)
+    if arguments.command == "begin":
+        return commands.begin(
+            layout,
+            task_id=arguments.task,
+            run_id=arguments.run_id or _new_run_id(arguments.at),
+            at=arguments.at,
+            wait_s=arguments.wait,
+        )
+    if arguments.command == "commit":
+        return commands.commit(
+            layout,
+            evidence_file=arguments.evidence,
+            wait_s=arguments.wait,
+            segment_max_bytes=arguments.segment_max_bytes,
+        )
+    return commands.recover(layout, wait_s=arguments.wait, segment_max_bytes=arguments.segment_max_bytes)
+
+
+def _new_run_id(at: datetime) -> str:
+    return f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+
+
+def _name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name: 1 to 64 letters, digits and '-'")
+    return text
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2026-11-30T12:34:56Z") from error
+    if at.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no zone: write 2026-11-30T12:34:56Z")
+    return at.astimezone(UTC)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 86400")
+    return seconds
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.print_usage(sys.stderr)
+        self.exit(64, f"{self.prog}: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m product.collector",
+        description="Appends the new posts of a page to a formal archive, at most once, whatever dies and whenever.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    common = _Parser(add_help=False)
+    common.add_argument("--state-dir", help="absolute path (or COLLECTOR_STATE_DIR)")
+    common.add_argument("--archive-dir", help="absolute path (or COLLECTOR_ARCHIVE_DIR)")
+    common.add_argument("--wait", type=_seconds, default=0.0, metavar="SECONDS", help="for the StateLock (default 0)")
+    writing = _Parser(add_help=False)
+    writing.add_argument("--segment-max-bytes", type=int, default=SEGMENT_MAX_BYTES, help=argparse.SUPPRESS)
+    named = _Parser(add_help=False)
+    named.add_argument("--task", type=_name, required=True, help="whose page: a name")
+    named.add_argument("--run-id", type=_name, help="default: made from the time")
+    named.add_argument("--at", type=_instant, default=datetime.now(UTC), help="when (default: now)")
+
+    sub = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    sub.add_parser("begin", parents=[common, named], help="take this hour for a run whose evidence is still to come")
+    commit = sub.add_parser("commit", parents=[common, writing], help="append the new posts of the evidence")
+    commit.add_argument("--evidence", required=True, metavar="FILE")
+    sub.add_parser("recover", parents=[common, writing], help="finish what a dead process left")
+    sub.add_parser("status", parents=[common], help="what is in flight, what was last; reads only")
+    feed = sub.add_parser("import-feed", parents=[named], help="turn a feed answer into evidence")
+    feed.add_argument("feed", metavar="FILE")
+    feed.add_argument("--out", metavar="FILE", help="write the evidence here (must not exist); default: in the answer")
+    feed.add_argument("--cursor", help="the cursor that the feed was asked with (default: the first page)")
+    return parser

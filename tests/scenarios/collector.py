@@ -1,0 +1,333 @@
+"""Set-ups and the judge of the collector. It reads the disk with code of its own and imports nothing of the product."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.judge.scenario import Afterwards, Answer, History, Judgement, Scenario
+from harness.judge.tree import Tree
+from harness.model import Violation
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+LOCK = "archive/.bili-dynamic-formal-manifest.lock"
+QUARANTINE = f"{LOCK}.quarantine"
+PENDING = "state/refresh/pending.json"
+FOREIGN = {
+    "archive/notes.txt": b"somebody else's notes\n",
+    "archive/cards/README": b"not a segment\n",
+    "archive/cards/000001.jsonl.bak": b"a copy that somebody made\n",
+    "state/refresh/slots/old.json": b"{}\n",
+    "state/.collector.lock.bak": b"\x00",
+}
+
+
+class CollectorScenario(Scenario):
+    """What every collector scenario shares: the feeds, the archive's shape, and what may lie where in the end."""
+
+    append_only = ("archive/cards/??????.jsonl", "archive/runs/??????.jsonl")
+    immutable = (f"{QUARANTINE}/*", "state/refresh/runs/*/evidence.json", "state/.collector.lock",
+                 "state/.collector.lock.owner.quarantine/*")  # fmt: skip
+    foreign = (*FOREIGN, "*.feed.json", "*.evidence.json")
+    allowed = (
+        "archive", "archive/cards", "archive/runs", "archive/.candidates", "archive/cards/??????.jsonl",
+        "archive/runs/??????.jsonl", QUARANTINE, f"{QUARANTINE}/.owner-marker.json",
+        "state", "state/.collector.lock", "state/.collector.lock.owner.quarantine",
+        "state/.collector.lock.owner.quarantine/*.json", "state/refresh", "state/refresh/runs", "state/refresh/runs/*",
+        "state/refresh/slots", "state/refresh/slots/???.json", "state/refresh/latest.json",
+    )  # fmt: skip
+    bookkeeping = ("state/.collector.lock*",)
+    busy_codes = frozenset({"E_STATE_LOCKED", "E_FORMAL_LOCK_BUSY"})
+    runs: tuple[str, ...] = ("first",)
+
+    def set_up(self, sandbox: Path) -> None:
+        """The roots with somebody else's files in them, and two feed answers of which the second repeats posts."""
+        for path, data in FOREIGN.items():
+            (sandbox / path).parent.mkdir(parents=True, exist_ok=True)
+            (sandbox / path).write_bytes(data)
+        for name, feed in feeds().items():
+            (sandbox / f"{name}.feed.json").write_bytes(json.dumps(feed).encode())
+
+    def tamper(self, name: str, sandbox: Path) -> Afterwards:
+        """What somebody else does to the disk in the middle of a run."""
+        cards = sandbox / "archive/cards/000001.jsonl"
+        match name:
+            case "foreign-lock":
+                (sandbox / LOCK).write_bytes(b'{"somebody":"else"}')
+            case "changed-lock":
+                append(sandbox / LOCK, b" ")
+            case "cut-latest":
+                cut(sandbox / "state/refresh/latest.json")
+            case "changed-cards":
+                append_line(cards)
+            case "changed-base":
+                append_line(sandbox / "archive/.candidates/cards.jsonl")
+            case _:
+                return super().tamper(name, sandbox)
+        return Afterwards.GO_ON
+
+    def records(self, tree: Tree) -> list[str]:
+        """The dynamic id of every archived post, then the id of every archived run. Raises ValueError."""
+        posts = [f"post {line['identifiers']['dynamic_id']}" for line in read_manifest(tree, "cards")]
+        return posts + [f"run {line['run_id']}" for line in read_manifest(tree, "runs")]
+
+    def acknowledged(self, answer: Answer) -> set[str]:
+        """Everything of the run that an answer says is done; an aborted or waiting run appended nothing."""
+        if answer.ok and answer.fields.get("state") in ("NEW_APPENDED", "NEW_APPENDED_PARTIAL", "NO_NEW", "INCOMPLETE"):
+            return records_of(str(answer.fields.get("run_id")))
+        return set()
+
+    def due(self, start: Tree) -> set[str]:
+        return set().union(*map(records_of, self.runs))
+
+    def counters(self, tree: Tree) -> dict[str, int]:
+        found = {f"{name} seq": len(data.splitlines()) for name in ("cards", "runs") for data in segments(tree, name)}
+        pending = read_json(tree, PENDING)
+        if pending and pending.get("formal_lock_claim"):
+            found["recovery_generation"] = pending["formal_lock_claim"]["lock_record"]["recovery_generation"]
+            found["claim_attempt"] = pending["takeover"]["claim_attempt"]
+        return found
+
+    def may_vanish(self, path: str, tree: Tree) -> bool:
+        """A quarantined lock's term is over once the terminal record and latest are durable."""
+        if not path.startswith(f"{QUARANTINE}/") or path.endswith(".owner-marker.json"):
+            return False
+        pending = read_json(tree, PENDING)
+        return pending is None or pending.get("phase") in ("TERMINAL", "RELEASING")
+
+    def judge(self, history: History) -> Judgement:
+        found: list[Violation] = []
+        checks, tampered = 0, False
+        for moment in history.moments:
+            tampered = tampered or moment.role == "tampered"
+            facts = list(self._look(moment.tree, tampered))
+            checks += len(facts)
+            found += [Violation("collector", "", f"{words} (after {moment.role})") for ok, words in facts if not ok]
+        if history.moments[-1].role in ("again", "retry") and history.moments[-1].answer.ok:
+            facts = list(self._look_at_end(history.end))
+            checks += len(facts)
+            found += [Violation("collector", "", words) for ok, words in facts if not ok]
+        return Judgement(tuple(found), checks)
+
+    def _look(self, tree: Tree, tampered: bool) -> Iterator[tuple[bool, str]]:
+        """True in every snapshot, in the middle of everything."""
+        yield "state/refresh/lock-recovery" not in tree.entries, "the abolished quarantine under the state root is there"
+        lock = tree.entries.get(LOCK)
+        pending = read_json(tree, PENDING)
+        if lock is not None and not tampered:
+            known = pending is not None and lock.data.decode(errors="replace") in locks_of(pending)
+            yield known, "a formal lock is there that pending does not know"
+        if pending is not None and pending["takeover"]["phase"] == "TAKEOVER_PLANNED":
+            yield not any("new" in key for key in pending["takeover"]), "TAKEOVER_PLANNED freezes a new holder"
+        quarantined = {path for path in tree if path.startswith(f"{QUARANTINE}/") and path.endswith(".json")}
+        quarantined -= {f"{QUARANTINE}/.owner-marker.json"}
+        quarantined = {path for path in quarantined if not path.endswith(".tmp")}
+        for path in quarantined:
+            yield is_lock_record(tree.file(path)), f"{path} is not a whole lock record"
+            yield path.rpartition("-")[2] == f"{tree.entries[path].sha256}.json", f"{path} does not have its own hash"
+        yield from runs_point_at_cards(tree)
+
+    def _look_at_end(self, tree: Tree) -> Iterator[tuple[bool, str]]:
+        """True once a recovery has said done."""
+        pending = read_json(tree, PENDING)
+        if pending is not None:
+            yield pending["phase"] == "BEGUN", f"pending is still in {pending['phase']}"
+        yield LOCK not in tree.entries, "the formal lock is still there"
+        yield not any(p.startswith(f"{QUARANTINE}/") and not p.endswith(".owner-marker.json") for p in tree), (
+            "a quarantined lock is left over"
+        )
+        yield from latest_is_newest(tree)
+
+
+class FirstCommit(CollectorScenario):
+    """An empty archive; one run."""
+
+
+class SecondCommit(CollectorScenario):
+    """The archive has a run, and the second evidence repeats some of its posts."""
+
+    runs = ("first", "second")
+
+
+class Begin(CollectorScenario):
+    """A run is begun and waits for its evidence."""
+
+    runs = ()
+    allowed = (*CollectorScenario.allowed, PENDING)
+
+
+class Abort(CollectorScenario):
+    """A run was begun in an hour that has passed: it ends as ABORTED and appends nothing."""
+
+    runs = ()
+
+    def _look_at_end(self, tree: Tree) -> Iterator[tuple[bool, str]]:
+        yield from super()._look_at_end(tree)
+        latest = read_json(tree, "state/refresh/latest.json") or {}
+        yield latest.get("state") == "ABORTED", "the begun run did not end as ABORTED"
+        yield not any(segments(tree, "cards")), "an aborted run appended cards"
+
+
+class Leftovers(FirstCommit):
+    """A quarantined lock cannot be deleted: it is written down, blocks nothing, and the next run deletes it."""
+
+    def may_vanish(self, path: str, tree: Tree) -> bool:
+        return path.startswith(f"{QUARANTINE}/")
+
+
+class LiveOwner(FirstCommit):
+    """The formal lock's holder is a living process (this one), whoever released the state lock."""
+
+    stamp_offset = 0
+
+    def finish_set_up(self, sandbox: Path) -> None:
+        set_holder(sandbox, os.getpid(), own_stamp(self.stamp_offset))
+
+
+class ReusedPid(LiveOwner):
+    """A living process has the dead holder's number, and another creation stamp."""
+
+    stamp_offset = -1
+
+
+def own_stamp(offset: int = 0) -> str:
+    """This process's creation stamp as the collector's page words it, from /proc."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    namespace = os.readlink("/proc/self/ns/pid").partition("[")[2].rstrip("]")
+    machine = Path("/etc/machine-id").read_text().strip()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"linux:{machine}:{boot}:{namespace}:{ticks + offset}"
+
+
+def set_holder(sandbox: Path, pid: int, stamp: str) -> None:
+    """Make pending and the formal lock say, consistently, that this process holds the lock."""
+    path = sandbox / PENDING
+    pending = json.loads(path.read_bytes())
+    claim = pending["formal_lock_claim"]
+    claim["lock_record"] |= {"holder_pid": pid, "holder_process_created_at": stamp}
+    lock = canonical(claim["lock_record"])
+    claim |= {"lock_bytes": lock.decode(), "lock_sha256": hashlib.sha256(lock).hexdigest()}
+    path.write_bytes(canonical(pending))
+    (sandbox / LOCK).write_bytes(lock)
+
+
+def canonical(value: object) -> bytes:
+    """RFC 8785 for what is in here: ASCII keys and text, integers."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def append_line(path: Path) -> None:
+    """What another writer, who knows the format and nothing of the lock, would append: one well-formed line."""
+    last = path.read_bytes().splitlines()[-1]
+    line = json.loads(last) | {
+        "prev": hashlib.sha256(last).hexdigest(),
+        "run_id": "somebody-else",
+        "identifiers": {"dynamic_id": "1", "opus_id": None, "bvid": None},
+        "stable_keys": ["dynamic:1"],
+    }
+    line["seq"] += 1
+    append(path, canonical(line) + b"\n")
+
+
+def cut(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def feeds() -> dict[str, dict[str, Any]]:
+    """Two answers of real shape: the second shows four posts of the first again, and six new ones."""
+    first = json.loads((DATA / "feed_space.json").read_bytes())
+    other = json.loads((DATA / "feed_all.json").read_bytes())
+    second = json.loads(json.dumps(other))
+    second["data"]["items"] = other["data"]["items"][:6] + first["data"]["items"][:4]
+    return {"first": first, "second": second}
+
+
+def records_of(run_id: str) -> set[str]:
+    """What the archive must have once this run is done."""
+    feed = feeds().get(run_id)
+    if feed is None:
+        return set()
+    return {f"post {item['id_str']}" for item in feed["data"]["items"]} | {f"run {run_id}"}
+
+
+def segments(tree: Tree, manifest: str) -> list[bytes]:
+    """The manifest's whole content as one item, its segments joined in order; empty where there is none."""
+    prefix = f"archive/{manifest}/"
+    names = sorted(p for p in tree if p.startswith(prefix) and p.endswith(".jsonl") and len(p) == len(prefix) + 12)
+    return [b"".join(tree.file(name) or b"" for name in names)] if names else []
+
+
+def read_manifest(tree: Tree, manifest: str) -> list[dict[str, Any]]:
+    """Every line, the chain proven. Raises ValueError naming the line that does not follow."""
+    lines: list[dict[str, Any]] = []
+    previous = "0" * 64
+    for data in segments(tree, manifest):
+        for number, raw in enumerate(data.split(b"\n")[:-1], 1):
+            line = json.loads(raw)
+            if line["seq"] != number or line["prev"] != previous:
+                raise ValueError(f"{manifest}: the chain is broken at line {number}")
+            previous = hashlib.sha256(raw).hexdigest()
+            lines.append(line)
+        if data and not data.endswith(b"\n"):
+            raise ValueError(f"{manifest}: a torn last line")
+    return lines
+
+
+def read_json(tree: Tree, path: str) -> dict[str, Any] | None:
+    data = tree.file(path)
+    if data is None:
+        return None
+    value = json.loads(data)
+    assert isinstance(value, dict)
+    return value
+
+
+def locks_of(pending: dict[str, Any]) -> list[str]:
+    """The exact bytes of every lock that this record knows."""
+    known = [pending["formal_lock_claim"]["lock_bytes"]] if pending.get("formal_lock_claim") else []
+    known += [value for key, value in pending["takeover"].items() if key.endswith("_lock_bytes")]
+    return known
+
+
+def is_lock_record(data: bytes | None) -> bool:
+    try:
+        return isinstance(json.loads(data or b""), dict)
+    except ValueError:
+        return False
+
+
+def runs_point_at_cards(tree: Tree) -> Iterator[tuple[bool, str]]:
+    """Each run's line counts exactly the cards that carry its id; runs never come before their cards."""
+    try:
+        cards, runs = read_manifest(tree, "cards"), read_manifest(tree, "runs")
+    except ValueError as error:
+        yield False, str(error)
+        return
+    for run in runs:
+        own = [card["seq"] for card in cards if card["run_id"] == run["run_id"]]
+        yield len(own) == run["cards_appended"], f"run {run['run_id']} says {run['cards_appended']} cards, {len(own)} are there"
+        yield (own[0] if own else None) == run["first_card_seq"], f"run {run['run_id']} points at another first card"
+    ids = [card["identifiers"]["dynamic_id"] for card in cards]
+    yield len(ids) == len(set(ids)), "a post is archived twice"
+
+
+def latest_is_newest(tree: Tree) -> Iterator[tuple[bool, str]]:
+    prefix = "state/refresh/slots/"
+    slots = [read_json(tree, p) for p in tree if p.startswith(prefix) and len(p) == len(prefix) + 8 and p[-8:-5].isdigit()]
+    newest = max((slot for slot in slots if slot), key=lambda slot: str(slot["hour"]), default=None)
+    latest = read_json(tree, "state/refresh/latest.json")
+    if newest is None:
+        yield latest is None, "latest points at no slot"
+        return
+    yield latest is not None and latest["hour"] == newest["hour"], "latest is not the newest slot"
+    yield latest is not None and latest["run_id"] == newest["run_id"], "latest names another run than its slot"
