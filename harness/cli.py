@@ -14,6 +14,7 @@ import click
 import typer
 
 from harness.matrix import MatrixError
+from harness.model import Run
 from harness.plan import Filter, PlanningError
 
 EXIT_UNKNOWN, EXIT_USAGE = 2, 64
@@ -33,7 +34,8 @@ ScenarioGlob = Annotated[str | None, typer.Option("--scenario", metavar="GLOB", 
 PointGlob = Annotated[str | None, typer.Option("--point", metavar="GLOB", help="Only cells with such a point.")]
 FaultGlob = Annotated[str | None, typer.Option("--fault", metavar="GLOB", help="Only cells with such a fault.")]
 Spawn = Annotated[
-    str | None, typer.Option("--spawn", metavar="fork|exec", help="Warm forks, or fresh interpreters. [default: fork on Linux]")
+    str | None,
+    typer.Option("--spawn", metavar="fork|exec", help="Warm forks (on Linux), or fresh ones."),
 ]
 ResultFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result file (schema 1).")]
 
@@ -43,7 +45,7 @@ def _jobs() -> int:
 
 
 @app.command(
-    epilog="Examples: killmatrix run | killmatrix run --scenario 'collector.take*' --html report.html | killmatrix run --shard 2/4"
+    epilog="Examples: killmatrix run | killmatrix run --scenario '*takeover*' --html report.html | killmatrix run --shard 2/4"
 )
 def run(
     matrix: MatrixFile = Path("matrix.yaml"),
@@ -88,9 +90,13 @@ def run(
     raise typer.Exit(summarize(done).exit_status)
 
 
-def _write_reports(done: object, json_file: Path | None, html: Path | None, junit: Path | None, markdown: Path | None) -> None:
+def _write_reports(
+    done: Run, json_file: Path | None, html: Path | None, junit: Path | None, markdown: Path | None
+) -> None:
     from harness.report import html as html_report
-    from harness.report import json_result, junit as junit_report, markdown as markdown_report
+    from harness.report import json_result
+    from harness.report import junit as junit_report
+    from harness.report import markdown as markdown_report
 
     if json_file is not None:
         json_result.write_json(done, json_file)
@@ -127,7 +133,9 @@ def points(
 
     project = runner.open_project(matrix)
     if as_json:
-        print(json.dumps([{"name": p.name, "says": p.says, "spec": p.spec} for p in project.points], ensure_ascii=False))
+        print(
+            json.dumps([{"name": p.name, "says": p.says, "spec": p.spec} for p in project.points], ensure_ascii=False)
+        )
         return
     width = max(len(p.name) for p in project.points)
     for declared in project.points:

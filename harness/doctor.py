@@ -17,12 +17,20 @@ def examine() -> Iterator[tuple[str, bool, str]]:
     posix = sys.platform != "win32"
     yield "Python 3.11 or later", sys.version_info >= (3, 11), sys.version.split()[0]
     yield "kill points", True, "SIGKILL to self" if posix else "TerminateProcess; never run by the authors"
-    yield "warm forks (spawn: fork)", fork_is_supported(), "Linux 5.4 or later; elsewhere every process is a fresh interpreter"
+    yield (
+        "warm forks (spawn: fork)",
+        fork_is_supported(),
+        "Linux 5.4 or later; elsewhere every process is a fresh interpreter",
+    )
     base = sandbox_base()
     yield "sandboxes on tmpfs", _is_tmpfs(base), f"{base}; set KILLMATRIX_TMP to choose"
     yield "swept after a killed run", posix, "leftover sandboxes of dead runs are removed at the next start"
     yield "no-overwrite rename", sys.platform in ("linux", "darwin", "win32"), "renameat2, renamex_np, MoveFile"
-    yield "exchange of two names", sys.platform == "linux", "elsewhere a manifest is compared right before it is replaced"
+    yield (
+        "exchange of two names",
+        sys.platform == "linux",
+        "elsewhere a manifest is compared right before it is replaced",
+    )
     yield "pid namespaces", _may_unshare(), "tests of pid reuse need them, and skip with a reason"
     yield "processors", True, str(os.cpu_count())
     yield "power faults", False, "not part of this version: nothing here proves an fsync"

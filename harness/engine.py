@@ -6,6 +6,7 @@ process id of its dead holders is in use by somebody: a copy must not turn a dea
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -23,7 +24,18 @@ from harness.judge.invariants import BlindJudge, check_sight, judge_history
 from harness.judge.scenario import Afterwards, History, Moment, Scenario
 from harness.judge.tree import Tree, observe_tree, restore_tree
 from harness.matrix import Matrix, ScenarioSpec
-from harness.model import Cell, CellResult, Chapter, Command, Expect, ProcessResult, Step, StepResult, Verdict, Violation
+from harness.model import (
+    Cell,
+    CellResult,
+    Chapter,
+    Command,
+    Expect,
+    ProcessResult,
+    Step,
+    StepResult,
+    Verdict,
+    Violation,
+)
 from harness.sandbox import remove_tree
 from killpoints import Plan
 
@@ -48,6 +60,7 @@ class _Story:
 
     moments: list[Moment]
     points: set[str] = field(default_factory=set)
+    rows: set[str] = field(default_factory=set)
     steps: list[StepResult] = field(default_factory=list)
     worst: Verdict | None = None
     why: str = ""
@@ -74,6 +87,8 @@ class Engine:
         story = _Story([])
         self._count += 1
         sandbox = self._root / f"cell-{self._count}"
+        violations: tuple[Violation, ...] = ()
+        verdict = Verdict.UNKNOWN
         try:
             scenario, spec = self._scenario(cell.scenario), self._matrix.scenarios[cell.scenario]
             prepared = self._prepare(cell.scenario, scenario, spec)
@@ -81,30 +96,28 @@ class Engine:
             restore_tree(prepared.tree, sandbox)
             story.moments.append(Moment("set-up", prepared.tree))
             _Conduct(self, cell, scenario, spec, sandbox, story).conduct()
-            violations = self._judge(cell, scenario, story)
+            violations, why = self._judge(cell, scenario, story), story.why
+            verdict = Verdict.FAIL if violations else story.worst or Verdict.PASS
         except SetUpFailed as error:
-            return self._result(cell, story, Verdict.UNKNOWN, (), f"set-up: {error}", started, None)
+            why = f"set-up: {error}"
         except BlindJudge as error:
-            return self._result(cell, story, Verdict.UNKNOWN, (), str(error), started, None)
-        except Exception as error:
+            why = str(error)
+        except (Exception, SystemExit) as error:
             why = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
-            return self._result(cell, story, Verdict.UNKNOWN, (), why, started, None)
         finally:
             kept = self._put_away(sandbox)
-        if violations:
-            return self._result(cell, story, Verdict.FAIL, violations, story.why, started, kept)
-        return self._result(cell, story, story.worst or Verdict.PASS, (), story.why, started, kept)
+        return self._result(cell, story, verdict, violations, why, started, kept)
 
     def _put_away(self, sandbox: Path) -> str | None:
         if not sandbox.exists():
             return None
+        target = None
         if self._keep is not None:
-            target = self._keep / sandbox.name
-            shutil.copytree(sandbox, target, symlinks=True)
-            remove_tree(sandbox)
-            return str(target)
+            target = self._keep / f"{self._root.name}-{sandbox.name}"  # each worker counts its own cells
+            with contextlib.suppress(shutil.Error):  # what cannot be copied (a pipe) is all that is missing there
+                shutil.copytree(sandbox, target, symlinks=True)
         remove_tree(sandbox)
-        return None
+        return str(target) if target is not None else None
 
     def _scenario(self, name: str) -> Scenario:
         if name not in self._scenarios:
@@ -155,9 +168,10 @@ class Engine:
 
     def _judge(self, cell: Cell, scenario: Scenario, story: _Story) -> tuple[Violation, ...]:
         history = History(tuple(story.moments))
-        judgement = judge_history(scenario, history, cell.expect)
+        expect = cell.expect if story.worst is None else _without_the_fault(cell.expect, history)
+        judgement = judge_history(scenario, history, expect)
         if not judgement.violations and story.worst is None and cell.scenario not in self._seen:
-            check_sight(scenario, history, cell.expect)
+            check_sight(scenario, history, expect)
             self._seen.add(cell.scenario)
         return judgement.violations
 
@@ -176,7 +190,7 @@ class Engine:
         code = next((moment.answer.code for moment in story.moments if moment.answer.code), None)
         return CellResult(
             cell, verdict, tuple(story.steps), rows[0] if rows else None, rows, code, story.recoveries, violations, why,
-            frozenset(story.points), tuple(map(_chapter, story.moments)), time.perf_counter() - started, kept,
+            frozenset(story.points), tuple(map(_chapter, story.moments)), time.perf_counter() - started, kept, frozenset(story.rows),
         )  # fmt: skip
 
 
@@ -238,17 +252,23 @@ class _Conduct:
         tree = observe_tree(self._sandbox)
         self._story.moments.append(Moment(role, last if tree.entries == last.entries else tree, result))
         self._story.points.update(record.point for record in result.records)
+        self._story.rows.update(self._story.moments[-1].answer.rows)
 
-    def _run_rival(self) -> None:
-        assert self._spec.rival is not None
+    def _run_rival(self, name: str) -> None:
         self._story.moments.append(Moment("paused", observe_tree(self._sandbox)))
-        self._plain("rival", self._spec.rival)
+        self._plain("rival", self._spec.rivals[name])
 
     def _tamper(self, name: str) -> Afterwards:
         self._story.moments.append(Moment("paused", observe_tree(self._sandbox)))
         afterwards = self._scenario.tamper(name, self._sandbox)
         self._story.moments.append(Moment("tampered", observe_tree(self._sandbox)))
         return afterwards
+
+
+def _without_the_fault(expect: Expect, history: History) -> Expect:
+    """What is still due where the fault is not proven: what it was to lead to would be a violation that nobody did."""
+    rival_ran = any(moment.role == "rival" for moment in history.moments)
+    return Expect(refuses=expect.refuses, code=expect.code if rival_ran else None)
 
 
 def _require_set_up(result: ProcessResult, fault: str | None) -> None:
@@ -277,7 +297,13 @@ def _chapter(moment: Moment) -> Chapter:
     result = moment.result
     if result is None:
         return Chapter(moment.role, (), None, "", (), moment.tree.listing(), "", "", 0.0)
-    ended = "timed out" if result.timed_out else f"died by {result.died_by}" if result.died_by else f"exit {result.exit_code}"
+    ended = (
+        "timed out"
+        if result.timed_out
+        else f"died by {result.died_by}"
+        if result.died_by
+        else f"exit {result.exit_code}"
+    )
     return Chapter(
         moment.role,
         result.argv,

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from harness.model import DeclaredPoint, Expect
 from killpoints import Action, Plan, PlanError
 
-FAULT_KINDS = ("kill", "term", "rival", "pause")
+FAULT_KINDS = ("kill", "term")
 Argv = Annotated[list[str], Field(min_length=1)]
 Hits = Annotated[int, Field(ge=1, le=100)]
 
@@ -69,7 +69,7 @@ class ScenarioSpec(_Strict):
     run: Argv
     recover: Argv
     retry: Argv | None = None
-    rival: Argv | None = None
+    rivals: dict[str, Argv] = {}
     arm: str | None = None
     timeout_s: float | None = Field(None, gt=0, le=3600)
 
@@ -99,6 +99,9 @@ class ExpectSpec(_Strict):
 class PointSpec(_Strict):
     """One point: the scenarios that reach it, the faults tried there, what each must lead to.
 
+    ``only_in`` names the scenarios in which a fault is tried, where it is not all of them. Both ``only_in`` and the
+    expectations take ``KIND:*`` for every fault of a kind (``error:*``).
+
     ``hits``: how many hits of one process are tried, in every scenario or by scenario (1 where it is not named).
     ``expect_in`` overrides ``expect`` for one scenario.
     """
@@ -106,6 +109,7 @@ class PointSpec(_Strict):
     spec: str = Field(min_length=1)
     scenarios: list[str] = Field(min_length=1)
     faults: list[str] = Field(min_length=1)
+    only_in: dict[str, list[str]] = {}
     hits: Hits | dict[str, Hits] = 1
     expect: dict[str, ExpectSpec] = {}
     expect_in: dict[str, dict[str, ExpectSpec]] = {}
@@ -121,32 +125,55 @@ class PointSpec(_Strict):
 
     @model_validator(mode="after")
     def _expectations_belong(self) -> PointSpec:
-        for fault in self.expect:
-            _require_name("fault", fault, self.faults)
+        for fault in (*self.expect, *self.only_in):
+            _require_name("fault", fault, self._fault_names())
+        for scenarios in self.only_in.values():
+            for scenario in scenarios:
+                _require_name("scenario", scenario, self.scenarios)
         for scenario in self.hits if isinstance(self.hits, dict) else ():
             _require_name("scenario", scenario, self.scenarios)
         for scenario, faults in self.expect_in.items():
             _require_name("scenario", scenario, self.scenarios)
             for fault in faults:
-                _require_name("fault", fault, self.faults)
+                _require_name("fault", fault, self._fault_names())
         return self
+
+    def _fault_names(self) -> list[str]:
+        kinds = {f"{fault.partition(':')[0]}:*" for fault in self.faults if ":" in fault}
+        return [*self.faults, *sorted(kinds)]
+
+    def scenarios_of(self, fault: str) -> list[str]:
+        return self.only_in.get(fault) or self.only_in.get(_any_of(fault)) or self.scenarios
 
     def hits_in(self, scenario: str) -> int:
         return self.hits if isinstance(self.hits, int) else self.hits.get(scenario, 1)
 
     def expected(self, scenario: str, fault: str) -> Expect:
-        spec = self.expect_in.get(scenario, {}).get(fault) or self.expect.get(fault)
-        return spec.as_expect() if spec else Expect()
+        """The closest that is said: of this scenario before all, of this fault before ``KIND:*``."""
+        for said in (self.expect_in.get(scenario, {}), self.expect):
+            if spec := said.get(fault) or said.get(_any_of(fault)):
+                return spec.as_expect()
+        return Expect()
 
 
 class Matrix(_Strict):
-    """The whole file. ``catalogue``: the modules whose import declares every point."""
+    """The whole file.
+
+    ``catalogue``: the modules whose import declares every point. ``mutants``: the module that runs a command with a
+    mistake in it (harness/mutants.py). ``rows``: labels of the table rows that some recovery must take or refuse by.
+    """
 
     schema_: Literal[1] = Field(alias="schema")
     catalogue: list[str] = Field(min_length=1)
+    mutants: str | None = None
+    rows: list[str] = []
     defaults: Defaults = Defaults()
     scenarios: dict[str, ScenarioSpec] = Field(min_length=1)
     points: dict[str, PointSpec] = Field(min_length=1)
+
+
+def _any_of(fault: str) -> str:
+    return f"{fault.partition(':')[0]}:*"
 
 
 def require_fault(fault: str) -> None:
@@ -158,9 +185,9 @@ def require_fault(fault: str) -> None:
         except PlanError as error:
             raise ValueError(str(error)) from error
         return
-    if kind == "tamper" and rest:
+    if kind in ("tamper", "rival") and rest:
         return
-    _require_name("fault", fault, (*FAULT_KINDS, "error:ERRNO", "tamper:NAME"))
+    _require_name("fault", fault, (*FAULT_KINDS, "error:ERRNO", "rival:NAME", "tamper:NAME"))
 
 
 def _parse_plan(text: str) -> Plan:
@@ -274,11 +301,12 @@ def check_gate(matrix: Matrix, declared: Iterable[DeclaredPoint]) -> None:
         if arming.name not in names
     ]
     problems += [
-        f"point {point!r} lists the fault 'rival' in {name!r}, which has no rival command"
+        f"point {point!r} lists {fault!r}, but {name!r} has no such rival{_nearest(fault[6:], matrix.scenarios[name].rivals)}"
         for point, row in matrix.points.items()
-        if "rival" in row.faults
-        for name in row.scenarios
-        if name in matrix.scenarios and matrix.scenarios[name].rival is None
+        for fault in row.faults
+        if fault.startswith("rival:")
+        for name in row.scenarios_of(fault)
+        if name in matrix.scenarios and fault[6:] not in matrix.scenarios[name].rivals
     ]
     if problems:
         raise MatrixError(problems)

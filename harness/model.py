@@ -167,6 +167,7 @@ class CellResult:
     story: tuple[Chapter, ...]
     duration_s: float
     kept_at: str | None = None
+    rows_reached: frozenset[str] = frozenset()
 
     @property
     def repro(self) -> str:
@@ -196,9 +197,16 @@ class Run:
     results: tuple[CellResult, ...]
     points: tuple[DeclaredPoint, ...]
     listed_points: frozenset[str]
-    whole: bool = True  # False when a filter or a shard left cells out: unreached points are then not counted against it
+    whole: bool = (
+        True  # False when a filter or a shard left cells out: unreached points are then not counted against it
+    )
     interrupted: bool = False
     notes: tuple[str, ...] = ()
+    listed_rows: frozenset[str] = frozenset()
+
+    @property
+    def rows_reached(self) -> frozenset[str]:
+        return frozenset().union(*(result.rows_reached for result in self.results)) & self.listed_rows
 
     @property
     def points_reached(self) -> frozenset[str]:

@@ -52,6 +52,7 @@ def plan_cells(matrix: Matrix) -> tuple[Cell, ...]:
         if scenario in row.scenarios
         for hit in range(1, row.hits_in(scenario) + 1)
         for fault in row.faults
+        if scenario in row.scenarios_of(fault)
     )
 
 

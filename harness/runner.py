@@ -99,6 +99,7 @@ def run_cells(
         results=ordered,
         points=project.points,
         listed_points=frozenset(project.matrix.points),
+        listed_rows=frozenset(project.matrix.rows),
         whole=whole and not fail_fast,
         interrupted=interrupted or (fail_fast and len(ordered) < len(cells)),
     )

@@ -26,7 +26,7 @@ class Running(Protocol):
 class Stage:
     """What a fault may do while the process is paused: run the rival to its end, let the scenario tamper."""
 
-    run_rival: Callable[[], None]
+    run_rival: Callable[[str], None]
     tamper: Callable[[str], Afterwards]
 
 
@@ -63,7 +63,7 @@ def find_fault(text: str) -> Fault:
         case "error":
             return error.Error(text)
         case "rival":
-            return rival.Rival()
+            return rival.Rival(name)
         case "tamper":
             return tamper.Tamper(name)
     raise ValueError(f"unknown fault {text!r}; known: kill, term, error:ERRNO, rival, tamper:NAME")

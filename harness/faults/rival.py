@@ -1,4 +1,4 @@
-"""``rival``: the first is held at the point, alive; a second command runs to its end; then the first goes on."""
+"""``rival``, ``rival:NAME``: the first is held at the point, alive; another command runs to its end; the first goes on."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from harness.model import ProcessResult, Step, Verdict
 
 
 class Rival:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
     def arm(self, step: Step) -> str:
         return f"{step.point}#{step.hit}=pause"
 
     def lead(self, running: Running, stage: Stage) -> ProcessResult:
         if running.wait_for_pause() is not None:
-            stage.run_rival()
+            stage.run_rival(self._name)
             running.resume()
         return running.wait()
 

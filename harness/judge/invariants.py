@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from hashlib import sha256
 
 from harness.judge.scenario import History, Judgement, Moment, Scenario
 from harness.judge.tree import Entry, Tree
@@ -35,7 +36,9 @@ def append_at_most_once(scenario: Scenario, history: History, _expect: Expect) -
             continue
         checks += 1
         twice = sorted({record for record in records if records.count(record) > 1}) if _repeats(records) else []
-        found += [Violation("append_at_most_once", "", f"{record} is there twice after {moment.role}") for record in twice]
+        found += [
+            Violation("append_at_most_once", "", f"{record} is there twice after {moment.role}") for record in twice
+        ]
         acknowledged |= scenario.acknowledged(moment.answer)
         missing = sorted(acknowledged - set(records))
         found += [
@@ -45,7 +48,9 @@ def append_at_most_once(scenario: Scenario, history: History, _expect: Expect) -
     if any(moment.role == "retry" and moment.answer.ok for moment in history.moments):
         checks += 1
         missing = sorted(scenario.due(history.start) - set(records))
-        found += [Violation("append_at_most_once", "", f"{record} is due and is not there at the end") for record in missing]
+        found += [
+            Violation("append_at_most_once", "", f"{record} is due and is not there at the end") for record in missing
+        ]
     return Judgement(tuple(found), checks)
 
 
@@ -111,10 +116,13 @@ def _torn(entry: Entry) -> str | None:
 
 def first_difference(before: bytes, after: bytes) -> str:
     """Lengths, hashes' heads and the first differing offset with a short context: large states stay readable."""
-    offset = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+    offset = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
     context = slice(max(0, offset - 16), offset + 16)
+    hashes = f"sha256 {sha256(before).hexdigest()[:8]} -> {sha256(after).hexdigest()[:8]}"
     return (
-        f"{len(before)} B -> {len(after)} B, first difference at byte {offset}: "
+        f"{len(before)} B -> {len(after)} B, {hashes}, first difference at byte {offset}: "
         f"{before[context]!r} -> {after[context]!r}"
     )
 
@@ -181,7 +189,9 @@ def refusal_changes_nothing(scenario: Scenario, history: History, _expect: Expec
             continue
         checks += 1
         found += [
-            Violation("refusal_changes_nothing", path, f"{what} by a {after.role} that refused with {after.answer.code}")
+            Violation(
+                "refusal_changes_nothing", path, f"{what} by a {after.role} that refused with {after.answer.code}"
+            )
             for path, what in before.tree.differences(after.tree)
             if not _matches(path, scenario.bookkeeping)
         ]
@@ -193,8 +203,8 @@ def monotonic(scenario: Scenario, history: History, _expect: Expect) -> Judgemen
     found: list[Violation] = []
     checks, highest = 0, dict[str, int]()
     for before, moment in zip((None, *history.moments), history.moments, strict=False):
-        if before is not None and before.role == "tampered":
-            highest = {}  # an exchange may be taken back when somebody wrote in between
+        if moment.role == "tampered" or (before is not None and before.role == "tampered"):
+            highest = {}  # not the program's doing; and an exchange may be taken back when somebody wrote in between
         for name, value in scenario.counters(moment.tree).items():
             checks += 1
             if value < highest.get(name, value):
@@ -208,15 +218,21 @@ def no_residue(scenario: Scenario, history: History, _expect: Expect) -> Judgeme
     last = history.moments[-1]
     if last.result is None or last.result.exit_code != 0:
         return Judgement((), 0)
+    planted = {
+        path
+        for before, after in _pairs(history)
+        if after.role == "tampered"
+        for path in after.tree.entries.keys() - before.tree.entries.keys()
+    }
     found = tuple(
         Violation("no_residue", path, "is left over")
         for path in last.tree
-        if not _matches(path, (*scenario.allowed, *scenario.foreign))
+        if not _matches(path, (*scenario.allowed, *scenario.foreign)) and path not in planted
     )
     return Judgement(found, len(last.tree.entries))
 
 
-def third_content_kept(_scenario: Scenario, history: History, _expect: Expect) -> Judgement:
+def third_content_kept(scenario: Scenario, history: History, _expect: Expect) -> Judgement:
     """What tampering put there is somebody's: its bytes are still in the tree, under some name, ever after."""
     found: list[Violation] = []
     checks, planted = 0, dict[bytes, str]()
@@ -224,7 +240,8 @@ def third_content_kept(_scenario: Scenario, history: History, _expect: Expect) -
         if after.role == "tampered":
             for path, what in before.tree.differences(after.tree):
                 entry = after.tree.entries.get(path)
-                if what != "removed" and entry is not None and entry.kind != "directory":
+                own = _matches(path, scenario.own_state)
+                if what != "removed" and entry is not None and entry.kind != "directory" and not own:
                     planted[entry.data] = path
             continue
         if planted:
@@ -258,7 +275,9 @@ def row(_scenario: Scenario, history: History, expect: Expect) -> Judgement:
     due = None if expect.row == "none" else expect.row
     taken = rows[0] if rows else None
     if expect.row is not None and taken != due:
-        found.append(Violation("row", "", f"the reopen took row {taken}, due is {due}; all: {' '.join(rows) or 'none'}"))
+        found.append(
+            Violation("row", "", f"the reopen took row {taken}, due is {due}; all: {' '.join(rows) or 'none'}")
+        )
     if expect.resumes is not None:
         kind = re.match(r"[A-Za-z]*", expect.resumes)
         prefix = kind[0] if kind else ""
@@ -306,15 +325,24 @@ def check_sight(scenario: Scenario, history: History, expect: Expect) -> None:
     Raises BlindJudge when nothing objects to one of them. A checker that cannot fail is worth nothing.
     """
     end = history.moments[-1]
-    for what, tree in _spoilt(scenario, end.tree):
-        spoilt = History((*history.moments, Moment("again", tree, end.result)))
-        if not judge_history(scenario, spoilt, expect).violations:
+    if not end.tree.entries:
+        raise BlindJudge("the snapshot is empty")
+
+    def judge_ending(tree: Tree) -> frozenset[Violation]:
+        # not as "again": that any change is one by a repeated recovery would hide that nobody saw which
+        ending = Moment("retry", tree, end.result)
+        return frozenset(judge_history(scenario, History((*history.moments, ending)), expect).violations)
+
+    unspoilt = judge_ending(end.tree)
+    spoilt = list(_spoilt(scenario, end.tree))
+    if not spoilt:
+        raise BlindJudge(f"{type(scenario).__name__} declares nothing protected that is there in the end")
+    for what, tree in spoilt:
+        if judge_ending(tree) <= unspoilt:
             raise BlindJudge(f"the judge of {type(scenario).__name__} did not see {what}")
 
 
 def _spoilt(scenario: Scenario, tree: Tree) -> Iterable[tuple[str, Tree]]:
-    if not tree.entries:
-        raise BlindJudge("the snapshot is empty")
     for path, entry in tree.entries.items():
         if entry.kind != "file" or not entry.data:
             continue
@@ -323,8 +351,8 @@ def _spoilt(scenario: Scenario, tree: Tree) -> Iterable[tuple[str, Tree]]:
             yield f"a repeated record in {path}", _with(tree, path, entry.data + last)
             yield f"a lost record in {path}", _with(tree, path, entry.data[: -len(last)])
             yield f"a rewritten byte in {path}", _with(tree, path, bytes([entry.data[0] ^ 1]) + entry.data[1:])
-        elif _matches(path, scenario.foreign):
-            yield f"a changed foreign file {path}", _with(tree, path, entry.data + b"x")
+        elif _matches(path, (*scenario.foreign, *scenario.immutable)):
+            yield f"a changed file {path}", _with(tree, path, entry.data + b"x")
 
 
 def _with(tree: Tree, path: str, data: bytes) -> Tree:

@@ -111,6 +111,7 @@ class Scenario:
     immutable:    files that never change, and never vanish before :meth:`may_vanish` says so
     foreign:      files put there by set-up that are not the program's: they stay byte for byte
     allowed:      every path that may exist in the end; anything else is residue
+    own_state:    the program's own files that it may rewrite even where somebody tampered with them
     bookkeeping:  paths that even a refusal may touch (the program's own lock metadata), compared nowhere else
     busy_codes:   error codes that mean busy or locked
     """
@@ -119,6 +120,7 @@ class Scenario:
     immutable: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ("*",)
+    own_state: tuple[str, ...] = ()
     bookkeeping: tuple[str, ...] = ()
     busy_codes: frozenset[str] = frozenset()
     busy_exit_codes: frozenset[int] = frozenset({75})

@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NoReturn
 
 from harness.spawn.environment import NOT_STARTED, arming_environment, refusal
@@ -106,21 +106,29 @@ def _run(loaded: Loaded, argv: Sequence[str], arming: dict[str, str]) -> NoRetur
 def _execute_code(code: Any, namespace: dict[str, Any]) -> int:
     try:
         exec(code, namespace)
-    except SystemExit as error:
+        return 0
+    except BaseException as raised:
+        error = raised
+    if isinstance(error, SystemExit):  # from here on, as in Python, no exception is being handled
         return _exit_status(error)
-    except BaseException as error:
-        traceback = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without this frame
-        _show(error, traceback)
-        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
-    return 0
-
-
-def _show(error: BaseException, traceback: TracebackType | None) -> None:
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next  # without this frame
     _flush(sys.stdout)
+    _show(error)
+    return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _show(error: BaseException) -> None:
     try:
-        sys.excepthook(type(error), error.with_traceback(traceback), traceback)
-    except BaseException:
-        sys.__excepthook__(type(error), error, traceback)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return
+    except BaseException as raised:
+        broken = raised
+    traceback = broken.__traceback__.tb_next if broken.__traceback__ is not None else None
+    print("Error in sys.excepthook:", file=sys.stderr)
+    sys.__excepthook__(type(broken), broken.with_traceback(traceback), traceback)
+    print("\nOriginal exception was:", file=sys.stderr)
+    sys.__excepthook__(type(error), error, error.__traceback__)
 
 
 def _exit_status(error: SystemExit) -> int:

@@ -138,6 +138,10 @@ class ProcessServer:
         if self._sock.fileno() < 0:
             return ""
         self._board.forget(self._sock.fileno())
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)  # closing is not enough: a forked child may have our end too
+        except OSError:
+            pass
         self._sock.close()
         _await_end(self._popen)
         size = os.fstat(self._stderr_fd).st_size

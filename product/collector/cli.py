@@ -30,7 +30,9 @@ exit status: 0 done, 65 evidence refused, 70 ambiguous or unproven (look first),
 
 
 def main(argv: list[str]) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments = PARSER.parse_args(argv)
+    if getattr(arguments, "at", True) is None:
+        arguments.at = datetime.now(UTC)
     try:
         killpoints.arm()
     except killpoints.PointError as error:
@@ -45,9 +47,9 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         return _fail(arguments.command, from_os_error(error))
     except KeyboardInterrupt:
-        print("collector: interrupted; what was in flight goes on with the next commit or recover", file=sys.stderr)
-        return 130
-    print(json.dumps({"ok": True, "command": arguments.command, **answer}, ensure_ascii=False))
+        message = "what was in flight goes on with the next commit or recover"
+        return _fail(arguments.command, CollectorError("E_INTERRUPTED", message))
+    print(json.dumps({"ok": True, "command": arguments.command, **answer}))
     for warning in answer.get("warnings") or []:  # type: ignore[attr-defined]
         print(f"collector: {warning['code']}: {warning['path']}: {warning['why']}", file=sys.stderr)
     return 0
@@ -55,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 def _fail(command: str, error: CollectorError) -> int:
     fields = {"code": error.code, "message": error.message, "row": error.row, "detail": error.detail}
-    print(json.dumps({"ok": False, "command": command, **fields}, ensure_ascii=False, default=str))
+    print(json.dumps({"ok": False, "command": command, **fields}, default=str))
     print(f"collector: {error.code}: {error.message}", file=sys.stderr)
     return error.exit_status
 
@@ -97,7 +99,7 @@ def _new_run_id(at: datetime) -> str:
 
 def _name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name: 1 to 64 letters, digits and '-'")
+        raise argparse.ArgumentTypeError(f"{text!r} is no name: 1 to 64 letters, digits and '-', and no Windows device")
     return text
 
 
@@ -143,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     named = _Parser(add_help=False)
     named.add_argument("--task", type=_name, required=True, help="whose page: a name")
     named.add_argument("--run-id", type=_name, help="default: made from the time")
-    named.add_argument("--at", type=_instant, default=datetime.now(UTC), help="when (default: now)")
+    named.add_argument("--at", type=_instant, help="when (default: now)")
 
     sub = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     sub.add_parser("begin", parents=[common, named], help="take this hour for a run whose evidence is still to come")
@@ -156,3 +158,6 @@ def _parser() -> argparse.ArgumentParser:
     feed.add_argument("--out", metavar="FILE", help="write the evidence here (must not exist); default: in the answer")
     feed.add_argument("--cursor", help="the cursor that the feed was asked with (default: the first page)")
     return parser
+
+
+PARSER = _parser()

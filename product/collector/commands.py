@@ -14,6 +14,7 @@ from product.collector.drive import Journey, drive
 from product.collector.errors import CollectorError, ambiguous
 from product.collector.evidence import Evidence, hour_of, parse_evidence
 from product.collector.feed import evidence_from_feed
+from product.collector.index import open_archive
 from product.collector.layout import MANIFESTS, Layout, hour_number, slot_of
 from product.collector.manifests import SEGMENT_MAX_BYTES
 from product.collector.perform import Desk
@@ -21,24 +22,19 @@ from product.collector.records import Claim, ClaimState, EvidenceFile, Pending, 
 from product.collector.slots import Latest, Slot, may_write
 from product.collector.states import Present
 from product.collector.transaction import join, plan_base
-from product.durable.files import Digest
+from product.durable.files import Digest, read_file
 from product.durable.identity import own_identity
 from product.durable.lock import StateLock
-from product.durable.paths import require_plain_directory
 from product.durable.rename import probe_renames
-from product.durable.volume import require_one_volume
 
 INPUT_MAX_BYTES = 8 * 1024 * 1024
 Answer = dict[str, object]
 
 
 @contextmanager
-def opened(
-    layout: Layout, run_id: str, wait_s: float, segment_max_bytes: int = SEGMENT_MAX_BYTES
-) -> Iterator[Desk]:
+def opened(layout: Layout, run_id: str, wait_s: float, segment_max_bytes: int = SEGMENT_MAX_BYTES) -> Iterator[Desk]:
     """Hold the StateLock over the two checked roots. Every command that writes goes through here."""
-    require_plain_directory(layout.state)
-    require_plain_directory(layout.archive)
+    observe.require_plain_layout(layout)
     lock = StateLock(
         layout.state_lock,
         layout.owner,
@@ -71,6 +67,8 @@ def begin(layout: Layout, *, task_id: str, run_id: str, at: datetime, wait_s: fl
         if observe.observe_presence(layout.candidates) is not Present.PRESENT:
             probe_renames(layout.archive)
         journey = _recover(desk)
+        if (done := observe.observe_slot_of_run(layout, run_id)) is not None:
+            raise _taken(run_id, f"it ended as {done.state} in the hour {done.hour}")
         _require_slot(layout, hour)
         if journey.waiting is not None:
             perform.remove_pending(desk, journey.waiting)  # superseded within its hour: it never had evidence
@@ -91,9 +89,10 @@ def commit(layout: Layout, *, evidence_file: str, wait_s: float, segment_max_byt
         journey = _recover(desk)
         begun = journey.waiting if journey.waiting and journey.waiting.run_id == evidence.run_id else None
         hour = begun.hour if begun else hour_of(evidence)
-        done = observe.observe_slot(layout, slot_of(hour))
-        if done is not None and (done.run_id, done.evidence_sha256) == (evidence.run_id, Digest.of(data).sha256):
+        done = observe.observe_slot_of_run(layout, evidence.run_id)
+        if done is not None and done.evidence_sha256 == Digest.of(data).sha256:
             return _finished(desk, done, journey, already=True)
+        _require_run_id(layout, evidence.run_id, data, done)
         _require_slot(layout, hour)
         pending = _prepare(desk, evidence, data, hour, begun)
         if journey.waiting is not None and begun is None:
@@ -110,15 +109,19 @@ def commit(layout: Layout, *, evidence_file: str, wait_s: float, segment_max_byt
 def _prepare(desk: Desk, evidence: Evidence, data: bytes, hour: str, begun: Pending | None) -> Pending:
     """Everything before pending PREPARED: the archive is read and the evidence stored, nothing formal is touched."""
     layout = desk.layout
-    require_one_volume(layout.archive, layout.archive)
+    for name in MANIFESTS:
+        if observe.observe_presence(layout.candidate(name)) is Present.PRESENT:
+            file = f"{layout.candidates.name}/{layout.candidate(name).name}"
+            raise ambiguous(f"{file} is there, though nothing is in flight", file=file)
     if observe.observe_presence(layout.candidates) is Present.ABSENT:
         probe_renames(layout.archive)
     perform.make_layout(desk)
-    archive = desk.memory.archive = observe.observe_archive(layout)
+    archive = desk.memory.archive = open_archive(layout)
+    observe.require_recorded(layout, archive, desk.memory)
     token = (begun.owner_nonce, begun.transaction_id) if begun else (perform.new_token(), perform.new_token())
-    tips = {"cards": archive.cards.tip, "runs": archive.runs_tip}
+    tips = {"cards": archive.cards_tip, "runs": archive.runs_tip}
     plans = {
-        name: plan_base(tips[name], observe.observe_last_segment(layout, name)[1], desk.segment_max_bytes)
+        name: plan_base(tips[name], observe.observe_last_segment(layout, name, desk.memory)[1], desk.segment_max_bytes)
         for name in MANIFESTS
     }
     pending = Pending(
@@ -159,8 +162,8 @@ def _recover(desk: Desk, everywhere: bool = False) -> Journey:
 
 def _reconcile_latest(desk: Desk) -> None:
     """latest.json missing or behind is rebuilt from the slots; ahead of them is ambiguous."""
-    latest, newest = observe.observe_latest(desk.layout), observe.observe_newest_slot(desk.layout)
-    due = Latest.of(newest) if newest else None
+    latest, slots = observe.observe_latest(desk.layout), observe.observe_slots(desk.layout)
+    due = Latest.of(slots[-1]) if slots else None
     if latest == due:
         return
     if due is None or (latest is not None and latest.hour >= due.hour):
@@ -170,8 +173,7 @@ def _reconcile_latest(desk: Desk) -> None:
 
 def status(layout: Layout) -> Answer:
     """What is in flight and what was last. Reads only, takes no lock."""
-    require_plain_directory(layout.state)
-    require_plain_directory(layout.archive)
+    observe.require_plain_layout(layout)
     pending, latest = observe.observe_pending(layout), observe.observe_latest(layout)
     return {
         "pending": None if pending is None else _describe_pending(pending),
@@ -231,6 +233,21 @@ def hour_text(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:00:00Z")
 
 
+def _require_run_id(layout: Layout, run_id: str, data: bytes, done: Slot | None) -> None:
+    """A run id belongs to the evidence that it was first sent with, for good."""
+    if done is not None:
+        raise _taken(run_id, f"it ended as {done.state} in the hour {done.hour}, not with this evidence")
+    stored = read_file(layout.evidence(run_id))
+    if stored not in (None, data):
+        raise _taken(run_id, "it is stored with other evidence")
+    if stored is not None and observe.is_archived(layout, run_id):
+        raise _taken(run_id, "it is archived, and its slot has been reused since")
+
+
+def _taken(run_id: str, why: str) -> CollectorError:
+    return CollectorError("E_RUN_ID_TAKEN", f"run id {run_id} is taken: {why}", run_id=run_id)
+
+
 def _require_slot(layout: Layout, hour: str) -> None:
     existing = observe.observe_slot(layout, slot_of(hour))
     if not may_write(existing, hour):
@@ -272,7 +289,7 @@ def roots(state_dir: str | None, archive_dir: str | None) -> Layout:
             raise CollectorError("E_CONFIG", f"give {flag} or set {variable}", option=flag)
     state, archive = (Path(str(value)) for value in given.values())
     for flag, path in zip(given, (state, archive), strict=True):
-        if not path.is_absolute():
+        if not path.is_absolute() or path.root == "//":  # POSIX leaves open where two slashes lead
             raise CollectorError("E_CONFIG", f"{flag} must be an absolute path, not {str(path)!r}", option=flag)
     if state == archive or state in archive.parents or archive in state.parents:
         raise CollectorError("E_CONFIG", "the state and the archive directory must not lie in each other")

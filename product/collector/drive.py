@@ -13,6 +13,7 @@ from typing import assert_never
 
 from product.collector import observe, perform, points
 from product.collector.errors import CollectorError
+from product.collector.index import open_archive
 from product.collector.layout import Layout, hour_number
 from product.collector.perform import Desk
 from product.collector.records import Pending, Phase, TakeoverPhase
@@ -119,6 +120,8 @@ def drive(desk: Desk) -> Journey:
     journey = Journey()
     for _ in range(TURNS_MAX):
         pending = observe.observe_pending(desk.layout)
+        if pending is not None and pending.phase is Phase.PREPARED:
+            _read_archive(desk)
         decision = decide(desk.layout, pending, datetime.now(UTC), desk.memory)
         if decision.action in REFUSALS:
             raise _refusal(decision)
@@ -138,6 +141,15 @@ def drive(desk: Desk) -> Journey:
         except CollectorError as error:
             raise error.at_row(decision.labels[-1]) from error.__cause__
     raise CollectorError("E_RECOVERY_AMBIGUOUS", f"no end after {TURNS_MAX} turns", rows=journey.rows[-20:])
+
+
+def _read_archive(desk: Desk) -> None:
+    """Once, and before the first step: an archive that cannot be read is a refusal, not a failure half way."""
+    if desk.memory.archive is None:
+        try:
+            desk.memory.archive = open_archive(desk.layout)
+        except CollectorError as error:
+            desk.memory.unsound = error.message
 
 
 def _refusal(decision: Decision) -> CollectorError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 SLOTS = 168
@@ -14,62 +15,69 @@ MARKER_BYTES = b'{"owner":"killmatrix-collector-formal-lock-quarantine","schema_
 MANIFESTS = ("cards", "runs")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
-    """The two roots and every path below them. Absolute paths; relative names where pending.json stores them."""
+    """The two roots and every path below them. Absolute paths; relative names where pending.json stores them.
+
+    Each is made once: making paths was a tenth of a commit.
+    """
 
     state: Path
     archive: Path
 
-    @property
+    @cached_property
     def state_lock(self) -> Path:
         return self.state / ".collector.lock"
 
-    @property
+    @cached_property
     def owner(self) -> Path:
         return self.state / ".collector.lock.owner.json"
 
-    @property
+    @cached_property
     def owner_quarantine(self) -> Path:
         return self.state / ".collector.lock.owner.quarantine"
 
-    @property
+    @cached_property
     def refresh(self) -> Path:
         return self.state / "refresh"
 
-    @property
+    @cached_property
     def pending(self) -> Path:
         return self.refresh / "pending.json"
 
-    @property
+    @cached_property
     def runs_directory(self) -> Path:
         return self.refresh / "runs"
 
-    @property
+    @cached_property
     def slots_directory(self) -> Path:
         return self.refresh / "slots"
 
-    @property
+    @cached_property
     def latest(self) -> Path:
         return self.refresh / "latest.json"
 
-    @property
+    @cached_property
     def leftovers(self) -> Path:
         return self.refresh / "leftovers.json"
 
-    @property
+    @cached_property
+    def index(self) -> Path:
+        return self.refresh / "index.sqlite"
+
+    @cached_property
     def formal_lock(self) -> Path:
         return self.archive / LOCK_NAME
 
-    @property
+    @cached_property
     def quarantine(self) -> Path:
         return self.archive / QUARANTINE_NAME
 
-    @property
+    @cached_property
     def marker(self) -> Path:
         return self.quarantine / MARKER_NAME
 
-    @property
+    @cached_property
     def candidates(self) -> Path:
         return self.archive / ".candidates"
 

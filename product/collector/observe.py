@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -24,15 +25,17 @@ from product.collector.layout import (
     segment_number,
 )
 from product.collector.leftovers import Leftover, parse_leftovers
-from product.collector.manifests import ChainBroken, Tip, read_lines
+from product.collector.manifests import ChainBroken, Tip, last_line, read_lines
 from product.collector.records import Item, LockRecord, ManifestPlan, Pending, Phase, TakeoverPhase, parse_pending
 from product.collector.shape import NAME, ShapeError
 from product.collector.slots import Latest, Slot, may_write, parse_latest, parse_slot
 from product.collector.states import Attempt, Clock, Content, Displaced, Items, MainLock, Material, Present, Quarantine
-from product.collector.transaction import Archive, archive_cards, join
-from product.durable.errors import DurableError, JsonRejected
+from product.collector.transaction import Archive, join
+from product.durable.errors import DurableError, JsonRejected, PathReparse, VolumeMismatch
 from product.durable.files import Digest, digest_file, read_file, temporary_path
 from product.durable.identity import Holder, classify_holder
+from product.durable.paths import is_reparse, require_plain_directory
+from product.durable.volume import require_one_volume
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 _SLOT_NAME = re.compile(r"(0[0-9]{2}|1[0-5][0-9]|16[0-7])\.json")
@@ -168,14 +171,35 @@ class TransactionFacts:
 
 @dataclass(slots=True)
 class Memory:
-    """What one process under the StateLock reads only once: the archive, whose base every turn compares anew."""
+    """What one process under the StateLock finds out only once.
+
+    ``archive``: read by index.py when a transaction is to be built; ``unsound`` says why it could not be.
+    ``digests``: content by file identity. It saves hashing a segment again in every turn; what is put in place is hashed
+    anew by the primitive that does it, whatever is remembered here.
+    """
 
     archive: Archive | None = None
+    unsound: str = "the archive was not read"
+    digests: dict[tuple[str, int, int, int, int], Digest] = field(default_factory=dict)
+
+    def digest_of(self, path: Path) -> Digest | None:
+        """The file's digest, None where there is none or it is no plain file."""
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if key not in self.digests:
+            digest = _digest_or_none(path)
+            if digest is None:
+                return None
+            self.digests[key] = digest
+        return self.digests[key]
 
 
 def observe_transaction(layout: Layout, pending: Pending, memory: Memory) -> TransactionFacts:
     """Both manifests, what lies beside, and whether what the phase's action needs is sound (``unsound`` says why not)."""
-    found = {name: _observe_manifest(layout, name, pending) for name in MANIFESTS}
+    found = {name: _observe_manifest(layout, name, pending, memory) for name in MANIFESTS}
     beside = {displaced for _, displaced in found.values()}
     displaced = next(kind for kind in (Displaced.THIRD, Displaced.BASE, Displaced.NONE) if kind in beside)
     try:
@@ -189,7 +213,7 @@ def _require_material(layout: Layout, pending: Pending, memory: Memory) -> None:
     if pending.phase is Phase.PREPARED:
         evidence = observe_evidence(layout, pending)
         if memory.archive is None:
-            memory.archive = observe_archive(layout)
+            raise ambiguous(memory.unsound)
         try:
             join(evidence, memory.archive)
         except EvidenceRejected as error:
@@ -202,9 +226,9 @@ def _require_material(layout: Layout, pending: Pending, memory: Memory) -> None:
         observe_latest(layout)
 
 
-def _observe_manifest(layout: Layout, name: str, pending: Pending) -> tuple[Content, Displaced]:
+def _observe_manifest(layout: Layout, name: str, pending: Pending, memory: Memory) -> tuple[Content, Displaced]:
     plan = pending.manifest(name)
-    found = observe_last_segment(layout, name)
+    found = observe_last_segment(layout, name, memory)
     if pending.phase is Phase.PREPARED:
         return (Content.BASE if _is_base(found, plan) else Content.THIRD), Displaced.NONE
     if found == (plan.segment, plan.candidate) or (plan.unchanged and _is_base(found, plan)):
@@ -231,12 +255,12 @@ def _observe_displaced(layout: Layout, name: str, plan: ManifestPlan, phase: Pha
     return Displaced.THIRD
 
 
-def observe_last_segment(layout: Layout, name: str) -> tuple[int, Digest | None]:
+def observe_last_segment(layout: Layout, name: str, memory: Memory) -> tuple[int, Digest | None]:
     """Number and content of a manifest's highest segment; (0, None) where there is none yet."""
     numbers = segment_numbers(layout, name)
     if not numbers:
         return 0, None
-    return numbers[-1], _digest_or_none(layout.segment(name, numbers[-1]))
+    return numbers[-1], memory.digest_of(layout.segment(name, numbers[-1]))
 
 
 def segment_numbers(layout: Layout, name: str) -> list[int]:
@@ -260,6 +284,29 @@ def _names(directory: Path) -> list[str]:
         return os.listdir(directory)
     except FileNotFoundError:
         return []
+
+
+def require_plain_layout(layout: Layout) -> None:
+    """Raise PathReparse unless the roots, their parents and every directory of ours that is there are ordinary ones,
+    and E_FORMAL_LOCK_VOLUME_IDENTITY unless those of the archive are on one volume (V004 section 1: at the start)."""
+    require_plain_directory(layout.state)
+    require_plain_directory(layout.archive)
+    for directory in layout.directories():
+        if observe_presence(directory) is Present.ABSENT:
+            continue
+        status = os.lstat(directory)
+        if is_reparse(status) or not stat.S_ISDIR(status.st_mode):
+            raise PathReparse(f"{directory} is not an ordinary directory", path=str(directory))
+        if directory.parent == layout.archive:
+            require_archive_volume(layout, directory)
+
+
+def require_archive_volume(layout: Layout, directory: Path) -> None:
+    """Raise E_FORMAL_LOCK_VOLUME_IDENTITY unless a rename between the archive root and ``directory`` can be atomic."""
+    try:
+        require_one_volume(layout.archive, directory)
+    except VolumeMismatch as error:
+        raise CollectorError("E_FORMAL_LOCK_VOLUME_IDENTITY", error.message, file=directory.name) from error
 
 
 def observe_marker(layout: Layout) -> None:
@@ -299,20 +346,53 @@ def observe_evidence(layout: Layout, pending: Pending) -> Evidence:
         raise ambiguous(f"{file}: {error.message}", file=file) from error
 
 
-def observe_archive(layout: Layout) -> Archive:
-    """Both manifests read to the end and their chains proven. Raises E_RECOVERY_AMBIGUOUS for a broken one."""
+def observe_runs_tip(layout: Layout) -> Tip:
+    """Where the runs manifest ends, from its last line. Raises E_RECOVERY_AMBIGUOUS for a torn or foreign one."""
+    numbers = segment_numbers(layout, "runs")
+    if not numbers:
+        return Tip()
+    ((number, data),) = read_segments(layout, "runs", numbers[-1])
     try:
-        cards = archive_cards(_read_segments(layout, "cards"))
-        tip = Tip()
-        for _, tip in read_lines("runs", _read_segments(layout, "runs")):
-            pass
+        fields, sha256 = last_line("runs", number, data)
     except ChainBroken as error:
-        raise ambiguous(str(error), file=f"{error.manifest}/{segment_name(error.segment)}", line=error.line) from error
-    return Archive(cards, tip)
+        raise broken(error) from error
+    seq = fields.get("seq")
+    if type(seq) is not int:
+        raise ambiguous(f"runs/{segment_name(number)}: the last line has no seq", file=f"runs/{segment_name(number)}")
+    return Tip(number, seq, sha256, len(data))
 
 
-def _read_segments(layout: Layout, name: str) -> Iterator[tuple[int, bytes]]:
+def is_archived(layout: Layout, run_id: str) -> bool:
+    """Whether the runs manifest, read to its end, has this run."""
+    try:
+        return any(line.fields.get("run_id") == run_id for line, _ in read_lines("runs", read_segments(layout, "runs")))
+    except ChainBroken as error:
+        raise broken(error) from error
+
+
+def require_recorded(layout: Layout, archive: Archive, memory: Memory) -> None:
+    """Raise E_RECOVERY_AMBIGUOUS where a manifest has less than the slots recorded: a chain that lost its end is whole."""
+    slots = observe_slots(layout)
+    for name, tip in (("cards", archive.cards_tip), ("runs", archive.runs_tip)):
+        ends = [end for slot in slots if (end := getattr(slot, name)) is not None]
+        last = max(ends, key=lambda end: end["last_seq"], default=None)
+        if last is None or tip.seq > last["last_seq"]:  # more is no loss: an aborted run may have taken the last slot
+            continue
+        recorded = last["segment"], Digest(last["size"], last["sha256"])
+        if tip.seq < last["last_seq"] or observe_last_segment(layout, name, memory) != recorded:
+            file = f"{name}/{segment_name(last['segment'])}"
+            raise ambiguous(f"{file} does not end where the last run left it, at line {last['last_seq']}", file=file)
+
+
+def broken(error: ChainBroken) -> CollectorError:
+    return ambiguous(str(error), file=f"{error.manifest}/{segment_name(error.segment)}", line=error.line)
+
+
+def read_segments(layout: Layout, name: str, first: int = 1) -> Iterator[tuple[int, bytes]]:
+    """Number and bytes of each segment from ``first`` on."""
     for number in segment_numbers(layout, name):
+        if number < first:
+            continue
         try:
             data = read_file(layout.segment(name, number))
         except DurableError as error:
@@ -321,8 +401,9 @@ def _read_segments(layout: Layout, name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def run_ids(layout: Layout) -> list[str]:
-    """Runs that have a directory, finished or not."""
-    return [name for name in _names(layout.runs_directory) if NAME.fullmatch(name)]
+    """Runs that have a directory, finished or not; a link of such a name is nobody's run."""
+    names = [name for name in _names(layout.runs_directory) if NAME.fullmatch(name)]
+    return [name for name in names if not layout.evidence(name).parent.is_symlink()]
 
 
 def observe_slot(layout: Layout, number: int) -> Slot | None:
@@ -334,11 +415,16 @@ def observe_latest(layout: Layout) -> Latest | None:
     return _observe_document(layout.latest, "refresh/latest.json", parse_latest)
 
 
-def observe_newest_slot(layout: Layout) -> Slot | None:
-    """The slot of the newest hour, over the whole ring."""
+def observe_slots(layout: Layout) -> list[Slot]:
+    """The whole ring, in the order of the hours."""
     numbers = [int(name[:3]) for name in _names(layout.slots_directory) if _SLOT_NAME.fullmatch(name)]
     slots = [slot for number in numbers if (slot := observe_slot(layout, number)) is not None]
-    return max(slots, key=lambda slot: hour_number(slot.hour), default=None)
+    return sorted(slots, key=lambda slot: hour_number(slot.hour))
+
+
+def observe_slot_of_run(layout: Layout, run_id: str) -> Slot | None:
+    """The terminal record of the run, as long as the ring has it; a begun run's hour need not be its evidence's."""
+    return next((slot for slot in observe_slots(layout) if slot.run_id == run_id), None)
 
 
 def _observe_document(path: Path, name: str, parse: Callable[[bytes], T]) -> T | None:
@@ -354,5 +440,3 @@ def _observe_document(path: Path, name: str, parse: Callable[[bytes], T]) -> T |
 def describe(facts: Mapping[str, object]) -> dict[str, str]:
     """Facts as words, for an error's detail."""
     return {key: str(getattr(value, "value", value)) for key, value in facts.items()}
-
-

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import errno
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from killpoints import Point, attempt
 from product.collector import observe, points
@@ -31,7 +31,7 @@ from product.collector.records import (
 from product.collector.slots import Latest, Slot, may_write, parse_slot
 from product.collector.states import Attempt
 from product.collector.transaction import build_transaction
-from product.durable.errors import UnexpectedContent, VolumeMismatch
+from product.durable.errors import UnexpectedContent
 from product.durable.files import (
     Digest,
     clear_temporary,
@@ -44,7 +44,6 @@ from product.durable.files import (
     remove,
 )
 from product.durable.identity import ProcessIdentity
-from product.durable.volume import require_one_volume
 
 
 def now_text() -> str:
@@ -162,10 +161,8 @@ def rename_attempt(desk: Desk, pending: Pending) -> None:
 def _quarantine(desk: Desk, name: str, expected: Digest, point: Point) -> None:
     layout = desk.layout
     try:
-        require_one_volume(layout.archive, layout.quarantine)
+        observe.require_archive_volume(layout, layout.quarantine)
         move_new(layout.formal_lock, layout.archive / name, expected=expected, point=point)
-    except VolumeMismatch as error:
-        raise CollectorError("E_FORMAL_LOCK_VOLUME_IDENTITY", error.message, file=name) from error
     except FileExistsError as error:
         raise ambiguous(f"{name} is there already", file=name) from error
     except OSError as error:
@@ -239,10 +236,11 @@ def build_candidates(desk: Desk, pending: Pending) -> None:
     """X1: both candidates are on the disk before pending freezes their hashes."""
     layout = desk.layout
     bases = {name: _last_segment(layout, name) for name in MANIFESTS}
+    assert desk.memory.archive is not None, "row X1 says that the material is sound"
     built = build_transaction(
         pending,
         observe.observe_evidence(layout, pending),
-        desk.memory.archive or observe.observe_archive(layout),
+        desk.memory.archive,
         bases,
         desk.segment_max_bytes,
     )
@@ -388,5 +386,9 @@ def sweep_temporaries(desk: Desk, everywhere: bool) -> None:
     if everywhere:
         paths += [layout.slot(number) for number in range(168)]
         paths += [layout.evidence(run_id) for run_id in observe.run_ids(layout)]
-    cleared: Callable[[], bool] = lambda: any([clear_temporary(path) for path in paths])  # noqa: E731
-    attempt(points.SWEPT, cleared)
+    attempt(points.SWEPT, _clear_all, paths)
+
+
+def _clear_all(paths: list[Path]) -> None:
+    for path in paths:
+        clear_temporary(path)

@@ -26,7 +26,9 @@ STATE = StateLockPoints(
     released=declare("collector.state.released", "the kernel lock is released", "V003 2.2"),
     lock_made=declare("collector.state.lock-made", "the stable lock file is made", "V003 2.2", steps=PUT_NEW_STEPS),
     quarantine_made=declare(
-        "collector.state.quarantine-made", "the directory for dead owners' metadata is made", "V003 2.2",
+        "collector.state.quarantine-made",
+        "the directory for dead owners' metadata is made",
+        "V003 2.2",
         steps=MAKE_DIRECTORY_STEPS,
     ),
 )
@@ -34,9 +36,7 @@ STATE = StateLockPoints(
 DIRECTORY = declare(
     "collector.layout.directory", "a directory of ours is made", "collector.md 1", steps=MAKE_DIRECTORY_STEPS
 )
-MARKER = declare(
-    "collector.layout.marker", "the quarantine directory is marked as ours", "V004 1", steps=PUT_NEW_STEPS
-)
+MARKER = declare("collector.layout.marker", "the quarantine directory is marked as ours", "V004 1", steps=PUT_NEW_STEPS)
 SWEPT = declare("collector.layout.swept", "temporary files of a dead writer are removed", "collector.md 1")
 
 BEGUN = declare("collector.pending.BEGUN", "a run is begun, no evidence yet", "collector.md 3", steps=PUT_STEPS)
@@ -47,6 +47,8 @@ RUN_DIRECTORY = declare(
 EVIDENCE = declare(
     "collector.evidence.stored", "the exact evidence is kept, no pending yet", "collector.md 3", steps=PUT_NEW_STEPS
 )
+
+INDEXED = declare("collector.index.written", "the derived index has caught up with the cards", "collector.md 1")
 
 BEFORE_PLANNED = declare("collector.claim.before-PLANNED", "evidence is stored, pending is not written", "V003 2.1")
 PLANNED = declare(
@@ -138,9 +140,7 @@ NEW_LOCK = declare(
     "collector.takeover.new-lock", "the new lock exists whole, pending still says CREATE_PLANNED", "V004 2.3",
     steps=PUT_NEW_STEPS,
 )  # fmt: skip
-NEW_LOCK_HELD = declare(
-    "collector.takeover.NEW_LOCK_HELD", "the new lock is held", "V004 2.3", steps=PUT_STEPS
-)
+NEW_LOCK_HELD = declare("collector.takeover.NEW_LOCK_HELD", "the new lock is held", "V004 2.3", steps=PUT_STEPS)
 ATTEMPT_RENAME = declare(
     "collector.takeover.attempt-rename", "a dead attempt's lock is moved aside, not yet listed", "V004 2.5",
     steps=MOVE_NEW_STEPS,

@@ -9,7 +9,9 @@ from typing import TypeVar
 from product.collector import shape
 from product.collector.layout import LOCK_NAME, MANIFESTS, QUARANTINE_NAME, SLOTS, quarantine_name, slot_of
 from product.collector.shape import HEX64, HOUR, INSTANT, NAME, ShapeError
+from product.collector.slots import parse_slot
 from product.durable import canonical
+from product.durable.errors import JsonRejected
 from product.durable.files import Digest
 from product.durable.identity import ProcessIdentity, is_wellformed
 
@@ -80,7 +82,8 @@ def parse_lock_record(value: object, pointer: str) -> LockRecord:
     shape.require_equal(fields["schema_version"], 1, f"{pointer}/schema_version")
     pid, created_at = fields["holder_pid"], fields["holder_process_created_at"]
     if not is_wellformed(pid, created_at):
-        raise ShapeError(f"{pointer}/holder_pid", f"{pid!r:.40} with {created_at!r:.120} names no process")
+        key = "holder_pid" if is_wellformed(1, created_at) else "holder_process_created_at"
+        raise ShapeError(f"{pointer}/{key}", f"{pid!r:.40} with {created_at!r:.120} names no process")
     assert isinstance(pid, int) and isinstance(created_at, str)
     return LockRecord(
         shape.require_text(fields["task_id"], f"{pointer}/task_id", NAME),
@@ -89,7 +92,7 @@ def parse_lock_record(value: object, pointer: str) -> LockRecord:
         shape.require_text(fields["transaction_id"], f"{pointer}/transaction_id", HEX64),
         shape.require_integer(fields["recovery_generation"], f"{pointer}/recovery_generation"),
         ProcessIdentity(pid, created_at),
-        shape.require_text(fields["lock_created_at"], f"{pointer}/lock_created_at", INSTANT),
+        shape.require_time(fields["lock_created_at"], f"{pointer}/lock_created_at", INSTANT),
     )
 
 
@@ -220,7 +223,7 @@ def parse_takeover(value: object, pointer: str) -> Takeover:
         attempt,
         parse_lock_record(fields["old_claim"], f"{pointer}/old_claim"),
         materialised,
-        shape.require_text(fields["planned_at"], f"{pointer}/planned_at", INSTANT),
+        shape.require_time(fields["planned_at"], f"{pointer}/planned_at", INSTANT),
         parse_lock_record(fields["new_lock_record"], f"{pointer}/new_lock_record")
         if phase is TakeoverPhase.CREATE_PLANNED
         else None,
@@ -375,9 +378,9 @@ def parse_pending(data: bytes) -> Pending:
         shape.require_text(fields["run_id"], "/run_id", NAME),
         shape.require_text(fields["owner_nonce"], "/owner_nonce", HEX64),
         shape.require_text(fields["transaction_id"], "/transaction_id", HEX64),
-        shape.require_text(fields["hour"], "/hour", HOUR),
+        shape.require_time(fields["hour"], "/hour", HOUR),
         _enum(Phase, fields["phase"], "/phase"),
-        shape.require_text(fields["updated_at"], "/updated_at", INSTANT),
+        shape.require_time(fields["updated_at"], "/updated_at", INSTANT),
         takeover=parse_takeover(fields["takeover"], "/takeover"),
         quarantined=tuple(
             parse_item(item, f"/quarantined/{number}")
@@ -413,19 +416,42 @@ def _with_transaction(pending: Pending, fields: dict[str, object]) -> Pending:
         if not isinstance(proof, dict):
             raise ShapeError("/proof", "an object is due once the transaction is frozen")
         pending = pending.advanced(terminal=_parse_terminal(fields["terminal"], "/terminal"), proof=proof)
-        _require_frozen(pending)
+        _require_frozen(pending, Digest.of(canonical.encode(proof)))
     else:
         shape.require_equal(fields["proof"], None, "/proof")
         shape.require_equal(fields["terminal"], None, "/terminal")
+        for name in MANIFESTS:
+            shape.require_equal(pending.manifest(name).candidate, None, f"/manifests/{name}/candidate_size")
     _require_one_identity(pending)
     return pending
 
 
-def _require_frozen(pending: Pending) -> None:
-    assert pending.terminal is not None
-    shape.require_equal(pending.terminal.slot, slot_of(pending.hour), "/terminal/slot")
+def _require_frozen(pending: Pending, proof: Digest) -> None:
+    """The terminal record is this very transaction's: what it says again is what the rest of pending says."""
+    terminal, evidence = pending.terminal, pending.evidence
+    assert terminal is not None and evidence is not None
+    shape.require_equal(terminal.slot, slot_of(pending.hour), "/terminal/slot")
     if pending.manifest("runs").candidate is None:
         raise ShapeError("/manifests/runs/candidate_size", "the runs candidate is due once the transaction is frozen")
+    try:
+        slot = parse_slot(terminal.data)
+    except (ShapeError, JsonRejected) as error:
+        raise ShapeError("/terminal/bytes", f"not a slot: {error}") from None
+    due = {
+        "task_id": pending.task_id,
+        "run_id": pending.run_id,
+        "transaction_id": pending.transaction_id,
+        "hour": pending.hour,
+        "state": terminal.state,
+        "evidence_sha256": evidence.digest.sha256,
+        "coverage_proof_sha256": proof.sha256,
+    }
+    for key, value in due.items():
+        shape.require_equal(getattr(slot, key), value, "/terminal/bytes")
+    for name in MANIFESTS:
+        plan, end = pending.manifest(name), getattr(slot, name)
+        ends = None if end is None else (end["segment"], Digest(end["size"], end["sha256"]))
+        shape.require_equal(ends, plan.candidate and (plan.segment, plan.candidate), "/terminal/bytes")
 
 
 def _require_one_identity(pending: Pending) -> None:
@@ -441,9 +467,16 @@ def _require_one_identity(pending: Pending) -> None:
         if record is not None:
             for key in ("task_id", "run_id", "owner_nonce", "transaction_id"):
                 shape.require_equal(getattr(record, key), getattr(pending, key), f"{pointer}/{key}")
-    if takeover.new is not None and takeover.old is not None:
-        due = takeover.old.recovery_generation + 1
+    if takeover.old is None:
+        return
+    due = takeover.old.recovery_generation + 1
+    if takeover.new is not None:
         shape.require_equal(takeover.new.recovery_generation, due, "/takeover/new_lock_record/recovery_generation")
+    if takeover.phase is TakeoverPhase.NEW_LOCK_HELD:
+        generation = claim.record.recovery_generation
+        shape.require_equal(generation, due, "/formal_lock_claim/lock_record/recovery_generation")
+    else:
+        shape.require_equal(takeover.old, claim.record, "/takeover/old_claim")
 
 
 def _digest(fields: dict[str, object], pointer: str) -> Digest:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from datetime import datetime
 
 HEX64 = re.compile(r"[0-9a-f]{64}")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+# a run's name is a directory's name, too: not one that Windows keeps for a device
+NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[1-9]|lpt[1-9])\Z)[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 INSTANT = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
 HOUR = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):00:00Z")
 
@@ -48,6 +50,16 @@ def require_text(value: object, pointer: str, pattern: re.Pattern[str] | None = 
     if pattern is not None and not pattern.fullmatch(value):
         raise ShapeError(pointer, f"{value[:80]!r} does not match {pattern.pattern}")
     return value
+
+
+def require_time(value: object, pointer: str, pattern: re.Pattern[str]) -> str:
+    """A text of INSTANT or HOUR that is on the calendar: 30 February matches the pattern and is no day."""
+    text = require_text(value, pointer, pattern)
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ShapeError(pointer, f"{text!r} is no day of the calendar") from None
+    return text
 
 
 def require_equal(value: object, due: object, pointer: str) -> None:

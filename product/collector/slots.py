@@ -65,7 +65,7 @@ def parse_slot(data: bytes) -> Slot:
         shape.require_text(fields["task_id"], "/task_id", NAME),
         shape.require_text(fields["run_id"], "/run_id", NAME),
         shape.require_text(fields["transaction_id"], "/transaction_id", HEX64),
-        shape.require_text(fields["hour"], "/hour", HOUR),
+        shape.require_time(fields["hour"], "/hour", HOUR),
         state,
         shape.require_integer(fields["no_new_token"], "/no_new_token", high=1),
         shape.require_integer(fields["cards_appended"], "/cards_appended"),
@@ -124,7 +124,7 @@ def parse_latest(data: bytes) -> Latest:
     keys = ("schema_version", "hour", "slot", "run_id", "state", "slot_sha256")
     fields = shape.require_object(canonical.decode_canonical(data), keys, "")
     shape.require_equal(fields["schema_version"], 1, "/schema_version")
-    hour = shape.require_text(fields["hour"], "/hour", HOUR)
+    hour = shape.require_time(fields["hour"], "/hour", HOUR)
     shape.require_equal(fields["slot"], slot_of(hour), "/slot")
     return Latest(
         hour,

@@ -10,8 +10,8 @@ the transaction does.
 from __future__ import annotations
 
 import enum
-from collections.abc import Set
 from enum import Enum
+from typing import Any
 
 from product.collector.records import ClaimState, Phase, TakeoverPhase
 from product.durable.identity import Holder
@@ -134,138 +134,120 @@ REFUSALS = {
     Action.REFUSE_AMBIGUOUS: "E_RECOVERY_AMBIGUOUS",
 }
 
-_DEAD_OR_REUSED = frozenset({Holder.DEAD, Holder.REUSED})
-_DUE_OR_NOT = frozenset({Quarantine.EXACT, Quarantine.NONE_DUE})
-_ANY_PHASE = frozenset(Phase) - {Phase.BEGUN}
+ANY_PHASE = "PREPARED / TRANSACTION_INTENT / BUSINESS_COMMITTED / TERMINAL / RELEASING"
 
 
-def _ask_first(label: str, *, reused: bool = True, **when: Enum | Set[Enum]) -> tuple[Row[Action], ...]:
-    """The rows that refuse because the holder is not proven dead ("refuse" in collector.md section 4)."""
-    answers = [("ALIVE", Action.REFUSE_BUSY), ("UNPROVEN", Action.REFUSE_UNPROVEN)]
-    if reused:
-        answers.insert(1, ("REUSED", Action.REFUSE_REUSED))
-    return tuple(Row(f"{label}-{name}", {**when, "holder": Holder[name]}, action) for name, action in answers)
+def _table(columns: dict[str, type[Enum]], *lines: tuple[str | Action, ...]) -> Table[Action]:
+    """A table from lines as the spec has them: label, one word a column ("A / B": either, "any", "else"), action."""
+    return Table(columns, tuple(_row(columns, line) for line in lines))
 
 
+def _row(columns: dict[str, type[Enum]], line: tuple[str | Action, ...]) -> Row[Action]:
+    label, *words, action = line
+    assert isinstance(label, str) and isinstance(action, Action)
+    if words == ["else"]:
+        return Row(label, None, action)
+    when = {name: _values(column, str(word)) for (name, column), word in zip(columns.items(), words, strict=True)}
+    return Row(label, when, action)
 
-IDLE = Table(
+
+def _values(column: type[Enum], word: str) -> Any:
+    if word == "any":
+        return ANY
+    values = frozenset(column(value) for value in word.split(" / "))
+    return next(iter(values)) if len(values) == 1 else values
+
+
+# fmt: off
+
+IDLE = _table(
     {"lock": Present, "items": Present},
-    (
-        Row("I1", {"lock": Present.ABSENT, "items": Present.ABSENT}, Action.NOTHING),
-        Row("I-AMBIGUOUS", None, Action.REFUSE_AMBIGUOUS),
-    ),
+    # row   lock      items     only action
+    ("I1", "ABSENT", "ABSENT", Action.NOTHING),
+    ("I-AMBIGUOUS", "else", Action.REFUSE_AMBIGUOUS),
 )
 
-BEGUN = Table(
+BEGUN = _table(
     {"hour": Begun, "lock": Present, "items": Present},
-    (
-        Row(
-            "B1",
-            {"hour": Begun.THIS_HOUR, "lock": Present.ABSENT, "items": Present.ABSENT},
-            Action.WAIT_FOR_COMMIT,
-        ),
-        Row("B2", {"hour": Begun.PAST_HOUR, "lock": Present.ABSENT, "items": Present.ABSENT}, Action.ABORT_BEGUN),
-        Row("B-AMBIGUOUS", None, Action.REFUSE_AMBIGUOUS),
-    ),
+    # row   hour         lock      items     only action
+    ("B1", "THIS_HOUR", "ABSENT", "ABSENT", Action.WAIT_FOR_COMMIT),
+    ("B2", "PAST_HOUR", "ABSENT", "ABSENT", Action.ABORT_BEGUN),
+    ("B-AMBIGUOUS", "else", Action.REFUSE_AMBIGUOUS),
 )
 
-ITEMS = Table(
+ITEMS = _table(
     {"phase": Phase, "items": Items, "clock": Clock},
-    (
-        Row("Q1", dict(phase=_ANY_PHASE, items=Items.EXACT, clock=Clock.PLAUSIBLE), Action.CONTINUE),
-        Row("Q2", dict(phase=frozenset({Phase.TERMINAL, Phase.RELEASING}), items=Items.GONE, clock=Clock.PLAUSIBLE),
-            Action.CONTINUE),
-        Row("Q-AMBIGUOUS", None, Action.REFUSE_AMBIGUOUS),
-    ),
-)  # fmt: skip
+    # row   phase                   items    clock        only action
+    ("Q1", ANY_PHASE,              "EXACT", "PLAUSIBLE", Action.CONTINUE),
+    ("Q2", "TERMINAL / RELEASING", "GONE",  "PLAUSIBLE", Action.CONTINUE),
+    ("Q-AMBIGUOUS", "else", Action.REFUSE_AMBIGUOUS),
+)
 
-CLAIM = Table(
+CLAIM = _table(
     {"claim": ClaimState, "main_lock": MainLock, "holder": Holder, "phase": Phase},
-    (
-        Row("C1", dict(claim=ClaimState.PLANNED, main_lock=MainLock.ABSENT, holder=Holder.SELF, phase=Phase.PREPARED),
-            Action.CREATE_LOCK),
-        Row("C2", dict(claim=ClaimState.PLANNED, main_lock=MainLock.ABSENT, holder=Holder.DEAD, phase=Phase.PREPARED),
-            Action.PLAN_TAKEOVER_NONE_DUE),
-        Row("C3", dict(claim=ClaimState.PLANNED, main_lock=MainLock.OLD, holder=Holder.SELF, phase=Phase.PREPARED),
-            Action.ADVANCE_HELD),
-        Row("C4", dict(claim=ClaimState.PLANNED, main_lock=MainLock.OLD, holder=Holder.DEAD, phase=Phase.PREPARED),
-            Action.PLAN_TAKEOVER),
-        Row("C5", dict(claim=ClaimState.HELD, main_lock=MainLock.OLD, holder=Holder.SELF,
-                       phase=_ANY_PHASE), Action.CONTINUE),
-        Row("C6", dict(claim=ClaimState.HELD, main_lock=MainLock.OLD, holder=Holder.DEAD,
-                       phase=_ANY_PHASE), Action.PLAN_TAKEOVER),
-        Row("C7", dict(claim=ClaimState.HELD, main_lock=MainLock.ABSENT, holder=ANY, phase=Phase.RELEASING),
-            Action.REMOVE_PENDING),
-        *_ask_first("C", claim=ClaimState.PLANNED, main_lock=frozenset({MainLock.ABSENT, MainLock.OLD}),
-                    phase=Phase.PREPARED),
-        *_ask_first("C-HELD", claim=ClaimState.HELD, main_lock=MainLock.OLD, phase=_ANY_PHASE),
-        Row("C-AMBIGUOUS", None, Action.REFUSE_AMBIGUOUS),
-    ),
-)  # fmt: skip
+    # row                claim      main_lock       holder      phase        only action
+    ("C1",              "PLANNED", "ABSENT",       "SELF",     "PREPARED",  Action.CREATE_LOCK),
+    ("C2",              "PLANNED", "ABSENT",       "DEAD",     "PREPARED",  Action.PLAN_TAKEOVER_NONE_DUE),
+    ("C3",              "PLANNED", "OLD",          "SELF",     "PREPARED",  Action.ADVANCE_HELD),
+    ("C4",              "PLANNED", "OLD",          "DEAD",     "PREPARED",  Action.PLAN_TAKEOVER),
+    ("C5",              "HELD",    "OLD",          "SELF",     ANY_PHASE,   Action.CONTINUE),
+    ("C6",              "HELD",    "OLD",          "DEAD",     ANY_PHASE,   Action.PLAN_TAKEOVER),
+    ("C7",              "HELD",    "ABSENT",       "any",      "RELEASING", Action.REMOVE_PENDING),
+    ("C-ALIVE",         "PLANNED", "ABSENT / OLD", "ALIVE",    "PREPARED",  Action.REFUSE_BUSY),
+    ("C-REUSED",        "PLANNED", "ABSENT / OLD", "REUSED",   "PREPARED",  Action.REFUSE_REUSED),
+    ("C-UNPROVEN",      "PLANNED", "ABSENT / OLD", "UNPROVEN", "PREPARED",  Action.REFUSE_UNPROVEN),
+    ("C-HELD-ALIVE",    "HELD",    "OLD",          "ALIVE",    ANY_PHASE,   Action.REFUSE_BUSY),
+    ("C-HELD-REUSED",   "HELD",    "OLD",          "REUSED",   ANY_PHASE,   Action.REFUSE_REUSED),
+    ("C-HELD-UNPROVEN", "HELD",    "OLD",          "UNPROVEN", ANY_PHASE,   Action.REFUSE_UNPROVEN),
+    ("C-AMBIGUOUS", "else", Action.REFUSE_AMBIGUOUS),
+)
 
-_T = TakeoverPhase
-TAKEOVER = Table(
+TAKEOVER = _table(
     {"takeover": TakeoverPhase, "main_lock": MainLock, "quarantine": Quarantine, "attempt": Attempt, "holder": Holder},
-    (
-        Row("T1", dict(takeover=_T.TAKEOVER_PLANNED, main_lock=MainLock.OLD, quarantine=Quarantine.ABSENT,
-                       attempt=Attempt.ABSENT, holder=Holder.DEAD), Action.RENAME_OLD),
-        Row("T2", dict(takeover=_T.TAKEOVER_PLANNED, main_lock=MainLock.ABSENT, quarantine=Quarantine.EXACT,
-                       attempt=Attempt.ABSENT, holder=ANY), Action.ADVANCE_QUARANTINED),
-        Row("T3", dict(takeover=_T.TAKEOVER_PLANNED, main_lock=MainLock.ABSENT, quarantine=Quarantine.NONE_DUE,
-                       attempt=Attempt.ABSENT, holder=Holder.DEAD), Action.PLAN_CREATE),
-        Row("T4", dict(takeover=_T.OLD_LOCK_QUARANTINED, main_lock=MainLock.ABSENT, quarantine=Quarantine.EXACT,
-                       attempt=Attempt.ABSENT, holder=Holder.DEAD), Action.PLAN_CREATE),
-        Row("T5", dict(takeover=_T.CREATE_PLANNED, main_lock=MainLock.ABSENT, quarantine=_DUE_OR_NOT,
-                       attempt=Attempt.ABSENT, holder=Holder.SELF), Action.CREATE_NEW_LOCK),
-        Row("T6", dict(takeover=_T.CREATE_PLANNED, main_lock=MainLock.ABSENT, quarantine=_DUE_OR_NOT,
-                       attempt=frozenset({Attempt.ABSENT, Attempt.EXACT}), holder=_DEAD_OR_REUSED), Action.REBIND),
-        Row("T7", dict(takeover=_T.CREATE_PLANNED, main_lock=MainLock.NEW, quarantine=_DUE_OR_NOT,
-                       attempt=Attempt.ABSENT, holder=Holder.SELF), Action.ADVANCE_NEW_HELD),
-        Row("T8", dict(takeover=_T.CREATE_PLANNED, main_lock=MainLock.NEW, quarantine=_DUE_OR_NOT,
-                       attempt=Attempt.ABSENT, holder=Holder.DEAD), Action.RENAME_ATTEMPT),
-        Row("T9", dict(takeover=_T.CREATE_PLANNED, main_lock=MainLock.NEW, quarantine=ANY,
-                       attempt=ANY, holder=Holder.REUSED), Action.REFUSE_AMBIGUOUS),
-        Row("T10", dict(takeover=_T.NEW_LOCK_HELD, main_lock=MainLock.NEW, quarantine=_DUE_OR_NOT,
-                        attempt=Attempt.ABSENT, holder=Holder.SELF), Action.CONTINUE),
-        Row("T11", dict(takeover=_T.NEW_LOCK_HELD, main_lock=MainLock.NEW, quarantine=_DUE_OR_NOT,
-                        attempt=Attempt.ABSENT, holder=Holder.DEAD), Action.PLAN_TAKEOVER),
-        *_ask_first("T1", takeover=_T.TAKEOVER_PLANNED, main_lock=MainLock.OLD, quarantine=Quarantine.ABSENT,
-                    attempt=Attempt.ABSENT),
-        *_ask_first("T3", takeover=_T.TAKEOVER_PLANNED, main_lock=MainLock.ABSENT, quarantine=Quarantine.NONE_DUE,
-                    attempt=Attempt.ABSENT),
-        *_ask_first("T4", takeover=_T.OLD_LOCK_QUARANTINED, main_lock=MainLock.ABSENT, quarantine=Quarantine.EXACT,
-                    attempt=Attempt.ABSENT),
-        *_ask_first("T5", reused=False, takeover=_T.CREATE_PLANNED, quarantine=_DUE_OR_NOT, attempt=Attempt.ABSENT,
-                    main_lock=frozenset({MainLock.ABSENT, MainLock.NEW})),
-        *_ask_first("T10", takeover=_T.NEW_LOCK_HELD, main_lock=MainLock.NEW, quarantine=_DUE_OR_NOT,
-                    attempt=Attempt.ABSENT),
-        Row("T-AMBIGUOUS", None, Action.REFUSE_AMBIGUOUS),
-    ),
-)  # fmt: skip
+    # row             takeover                main_lock       quarantine          attempt           holder           only action
+    ("T1",           "TAKEOVER_PLANNED",     "OLD",          "ABSENT",           "ABSENT",         "DEAD",          Action.RENAME_OLD),
+    ("T2",           "TAKEOVER_PLANNED",     "ABSENT",       "EXACT",            "ABSENT",         "any",           Action.ADVANCE_QUARANTINED),
+    ("T3",           "TAKEOVER_PLANNED",     "ABSENT",       "NONE_DUE",         "ABSENT",         "DEAD",          Action.PLAN_CREATE),
+    ("T4",           "OLD_LOCK_QUARANTINED", "ABSENT",       "EXACT",            "ABSENT",         "DEAD",          Action.PLAN_CREATE),
+    ("T5",           "CREATE_PLANNED",       "ABSENT",       "EXACT / NONE_DUE", "ABSENT",         "SELF",          Action.CREATE_NEW_LOCK),
+    ("T6",           "CREATE_PLANNED",       "ABSENT",       "EXACT / NONE_DUE", "ABSENT / EXACT", "DEAD / REUSED", Action.REBIND),
+    ("T7",           "CREATE_PLANNED",       "NEW",          "EXACT / NONE_DUE", "ABSENT",         "SELF",          Action.ADVANCE_NEW_HELD),
+    ("T8",           "CREATE_PLANNED",       "NEW",          "EXACT / NONE_DUE", "ABSENT",         "DEAD",          Action.RENAME_ATTEMPT),
+    ("T9",           "CREATE_PLANNED",       "NEW",          "any",              "any",            "REUSED",        Action.REFUSE_AMBIGUOUS),
+    ("T10",          "NEW_LOCK_HELD",        "NEW",          "EXACT / NONE_DUE", "ABSENT",         "SELF",          Action.CONTINUE),
+    ("T11",          "NEW_LOCK_HELD",        "NEW",          "EXACT / NONE_DUE", "ABSENT",         "DEAD",          Action.PLAN_TAKEOVER),
+    ("T1-ALIVE",     "TAKEOVER_PLANNED",     "OLD",          "ABSENT",           "ABSENT",         "ALIVE",         Action.REFUSE_BUSY),
+    ("T1-REUSED",    "TAKEOVER_PLANNED",     "OLD",          "ABSENT",           "ABSENT",         "REUSED",        Action.REFUSE_REUSED),
+    ("T1-UNPROVEN",  "TAKEOVER_PLANNED",     "OLD",          "ABSENT",           "ABSENT",         "UNPROVEN",      Action.REFUSE_UNPROVEN),
+    ("T3-ALIVE",     "TAKEOVER_PLANNED",     "ABSENT",       "NONE_DUE",         "ABSENT",         "ALIVE",         Action.REFUSE_BUSY),
+    ("T3-REUSED",    "TAKEOVER_PLANNED",     "ABSENT",       "NONE_DUE",         "ABSENT",         "REUSED",        Action.REFUSE_REUSED),
+    ("T3-UNPROVEN",  "TAKEOVER_PLANNED",     "ABSENT",       "NONE_DUE",         "ABSENT",         "UNPROVEN",      Action.REFUSE_UNPROVEN),
+    ("T4-ALIVE",     "OLD_LOCK_QUARANTINED", "ABSENT",       "EXACT",            "ABSENT",         "ALIVE",         Action.REFUSE_BUSY),
+    ("T4-REUSED",    "OLD_LOCK_QUARANTINED", "ABSENT",       "EXACT",            "ABSENT",         "REUSED",        Action.REFUSE_REUSED),
+    ("T4-UNPROVEN",  "OLD_LOCK_QUARANTINED", "ABSENT",       "EXACT",            "ABSENT",         "UNPROVEN",      Action.REFUSE_UNPROVEN),
+    ("T5-ALIVE",     "CREATE_PLANNED",       "ABSENT / NEW", "EXACT / NONE_DUE", "ABSENT",         "ALIVE",         Action.REFUSE_BUSY),
+    ("T5-UNPROVEN",  "CREATE_PLANNED",       "ABSENT / NEW", "EXACT / NONE_DUE", "ABSENT",         "UNPROVEN",      Action.REFUSE_UNPROVEN),
+    ("T10-ALIVE",    "NEW_LOCK_HELD",        "NEW",          "EXACT / NONE_DUE", "ABSENT",         "ALIVE",         Action.REFUSE_BUSY),
+    ("T10-REUSED",   "NEW_LOCK_HELD",        "NEW",          "EXACT / NONE_DUE", "ABSENT",         "REUSED",        Action.REFUSE_REUSED),
+    ("T10-UNPROVEN", "NEW_LOCK_HELD",        "NEW",          "EXACT / NONE_DUE", "ABSENT",         "UNPROVEN",      Action.REFUSE_UNPROVEN),
+    ("T-AMBIGUOUS", "else", Action.REFUSE_AMBIGUOUS),
+)
 
-TRANSACTION = Table(
+TRANSACTION = _table(
     {"phase": Phase, "cards": Content, "runs": Content, "displaced": Displaced, "material": Material},
-    (
-        Row("X0", dict(phase=Phase.TRANSACTION_INTENT, cards=Content.CANDIDATE,
-                       runs=frozenset({Content.BASE, Content.CANDIDATE}), displaced=Displaced.BASE, material=Material.SOUND),
-            Action.REMOVE_DISPLACED),
-        Row("X1", dict(phase=Phase.PREPARED, cards=Content.BASE, runs=Content.BASE, displaced=Displaced.NONE, material=Material.SOUND),
-            Action.BUILD_CANDIDATES),
-        Row("X2", dict(phase=Phase.TRANSACTION_INTENT, cards=Content.BASE, runs=Content.BASE,
-                       displaced=Displaced.NONE, material=Material.SOUND), Action.PUT_CARDS),
-        Row("X3", dict(phase=Phase.TRANSACTION_INTENT, cards=Content.CANDIDATE, runs=Content.BASE,
-                       displaced=Displaced.NONE, material=Material.SOUND), Action.PUT_RUNS),
-        Row("X4", dict(phase=Phase.TRANSACTION_INTENT, cards=Content.CANDIDATE, runs=Content.CANDIDATE,
-                       displaced=Displaced.NONE, material=Material.SOUND), Action.ADVANCE_COMMITTED),
-        Row("X5", dict(phase=Phase.BUSINESS_COMMITTED, cards=Content.CANDIDATE, runs=Content.CANDIDATE,
-                       displaced=Displaced.NONE, material=Material.SOUND), Action.SETTLE),
-        Row("X6", dict(phase=Phase.TERMINAL, cards=Content.CANDIDATE, runs=Content.CANDIDATE,
-                       displaced=Displaced.NONE, material=Material.SOUND), Action.CLEAN),
-        Row("X7", dict(phase=Phase.RELEASING, cards=Content.CANDIDATE, runs=Content.CANDIDATE,
-                       displaced=Displaced.NONE, material=Material.SOUND), Action.RELEASE),
-        Row("X-AMBIGUOUS", None, Action.REFUSE_AMBIGUOUS),
-    ),
-)  # fmt: skip
+    # row   phase                 cards        runs                displaced  material  only action
+    ("X0", "TRANSACTION_INTENT", "CANDIDATE", "BASE / CANDIDATE", "BASE", "SOUND", Action.REMOVE_DISPLACED),
+    ("X1", "PREPARED",           "BASE",      "BASE",             "NONE", "SOUND", Action.BUILD_CANDIDATES),
+    ("X2", "TRANSACTION_INTENT", "BASE",      "BASE",             "NONE", "SOUND", Action.PUT_CARDS),
+    ("X3", "TRANSACTION_INTENT", "CANDIDATE", "BASE",             "NONE", "SOUND", Action.PUT_RUNS),
+    ("X4", "TRANSACTION_INTENT", "CANDIDATE", "CANDIDATE",        "NONE", "SOUND", Action.ADVANCE_COMMITTED),
+    ("X5", "BUSINESS_COMMITTED", "CANDIDATE", "CANDIDATE",        "NONE", "SOUND", Action.SETTLE),
+    ("X6", "TERMINAL",           "CANDIDATE", "CANDIDATE",        "NONE", "SOUND", Action.CLEAN),
+    ("X7", "RELEASING",          "CANDIDATE", "CANDIDATE",        "NONE", "SOUND", Action.RELEASE),
+    ("X-AMBIGUOUS", "else", Action.REFUSE_AMBIGUOUS),
+)
+
+# fmt: on
 
 TABLES = {
     "Idle": IDLE,

@@ -5,53 +5,29 @@ A rebuild after a crash (row X1) therefore freezes exactly what the dead process
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from product.collector.components import Component, Joined, join_cards, join_with_archive
 from product.collector.coverage import no_new_token, prove_coverage, terminal_state
 from product.collector.evidence import Evidence
 from product.collector.keys import Identifiers
 from product.collector.layout import slot_of
-from product.collector.manifests import ChainBroken, Tip, append_lines, card_entry, next_segment, read_lines
+from product.collector.manifests import Tip, append_lines, card_entry, next_segment
 from product.collector.records import ManifestPlan, Pending, Phase, Terminal
 from product.collector.slots import Slot
 from product.durable import canonical
 from product.durable.files import Digest
 
 
-@dataclass(slots=True)
-class Cards:
-    """The cards manifest read to its end: who is known by which key, and where the next line goes."""
-
-    tip: Tip = Tip()
-    by_key: dict[str, str] = field(default_factory=dict)
-    identifiers: dict[str, Identifiers] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Archive:
-    cards: Cards
+    """What a transaction must know of the archive: where both manifests end, and who is known by which key."""
+
+    cards_tip: Tip
     runs_tip: Tip
-
-
-def archive_cards(segments: Iterable[tuple[int, bytes]]) -> Cards:
-    """Read and prove the cards manifest. Raises ChainBroken; a key that two posts claim breaks it too."""
-    cards = Cards()
-    for line, tip in read_lines("cards", segments):
-        post = str(line.seq)
-        try:
-            keys = line.fields["stable_keys"]
-            kinds = line.fields["identifiers"]
-            assert isinstance(keys, list) and isinstance(kinds, dict)
-            cards.identifiers[post] = Identifiers(kinds["dynamic_id"], kinds["opus_id"], kinds["bvid"])
-        except (KeyError, AssertionError) as error:
-            raise ChainBroken("cards", tip.segment, line.seq, f"not a card line: {error!r}") from error
-        for key in keys:
-            if cards.by_key.setdefault(key, post) != post:
-                raise ChainBroken("cards", tip.segment, line.seq, f"{key} is archived twice")
-        cards.tip = tip
-    return cards
+    post_of: Callable[[str], str | None]
+    identifiers_of: Callable[[str], Identifiers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +56,7 @@ def build_transaction(
     proof_sha256 = Digest.of(canonical.encode(proof_json)).sha256
     assert pending.evidence is not None
 
-    card_lines, cards_tip = append_lines(archive.cards.tip, (card_entry(pending.run_id, item) for item in new))
+    card_lines, cards_tip = append_lines(archive.cards_tip, (card_entry(pending.run_id, item) for item in new))
     run_line: dict[str, object] = {
         "task_id": pending.task_id,
         "run_id": pending.run_id,
@@ -88,12 +64,12 @@ def build_transaction(
         "hour": pending.hour,
         "state": state.value,
         "cards_appended": len(new),
-        "first_card_seq": archive.cards.tip.seq + 1 if new else None,
+        "first_card_seq": archive.cards_tip.seq + 1 if new else None,
         "evidence_sha256": pending.evidence.digest.sha256,
         "coverage_proof_sha256": proof_sha256,
     }
     run_lines, runs_tip = append_lines(archive.runs_tip, [run_line])
-    cards_plan, cards_data = _plan(archive.cards.tip, card_lines, bases["cards"], segment_max_bytes)
+    cards_plan, cards_data = _plan(archive.cards_tip, card_lines, bases["cards"], segment_max_bytes)
     runs_plan, runs_data = _plan(archive.runs_tip, run_lines, bases["runs"], segment_max_bytes)
     assert runs_data is not None
     slot = Slot(
@@ -121,9 +97,8 @@ def build_transaction(
 
 def join(evidence: Evidence, archive: Archive) -> tuple[tuple[Component, ...], Joined]:
     """All posts of the evidence, and which of them the archive has. Raises EvidenceRejected E_IDENTITY_CONFLICT."""
-    cards = archive.cards
     components = join_cards(evidence.cards)
-    return components, join_with_archive(components, cards.by_key.get, cards.identifiers.__getitem__)
+    return components, join_with_archive(components, archive.post_of, archive.identifiers_of)
 
 
 def plan_base(tip: Tip, base: Digest | None, segment_max_bytes: int) -> ManifestPlan:

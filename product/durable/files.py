@@ -44,6 +44,7 @@ if sys.platform != "win32":
     import fcntl
 
 __all__ = [
+    "DURABLE_STEPS",
     "EXCHANGE_STEPS",
     "MAKE_DIRECTORY_STEPS",
     "MOVE_NEW_STEPS",
@@ -54,6 +55,7 @@ __all__ = [
     "Digest",
     "clear_temporary",
     "digest_file",
+    "discard",
     "make_directory",
     "move_new",
     "put",
@@ -61,7 +63,9 @@ __all__ = [
     "put_new",
     "read_file",
     "remove",
+    "require_durable",
     "require_exactly",
+    "sync_directories",
     "sync_directory",
     "temporary_path",
 ]
@@ -72,6 +76,7 @@ MOVE_NEW_STEPS = ("renamed", "dir-synced", "read-back")
 EXCHANGE_STEPS = ("exchanged", "dir-synced", "displaced-removed", "removal-synced")
 REMOVE_STEPS = ("removed", "dir-synced")
 MAKE_DIRECTORY_STEPS = ("made", "dir-synced")
+DURABLE_STEPS = ("synced", "dir-synced")
 
 _MODE_NEW = 0o666  # less the umask, as everywhere
 
@@ -173,6 +178,14 @@ def _clear(temporary: Path) -> bool:
     return True
 
 
+def discard(path: Path) -> bool:
+    """Remove a derived file of our own, whatever is in it; False where there is none. It can be made again: no sync.
+
+    Raises UnexpectedContent, and removes nothing, where something else than a plain file has that name.
+    """
+    return _clear(path)
+
+
 def _write_temporary(temporary: Path, data: bytes, mode: int | None) -> int:
     """A new file with these bytes, open for the sync. On any fault it is gone again: a full disk leaves no litter."""
     _clear(temporary)
@@ -233,11 +246,24 @@ def _sync_file(descriptor: int) -> None:
             raise
 
 
-def _sync_directories(target: Path, source: Path) -> None:
+def sync_directories(target: Path, source: Path) -> None:
     """The new name first: a power cut in between may show a file twice, never not at all."""
     sync_directory(target)
     if source != target:
         sync_directory(source)
+
+
+def require_durable(path: Path, *, expected: Digest, point: Point | None) -> None:
+    """Raise UnexpectedContent unless ``path`` is exactly ``expected``; afterwards a power cut leaves it, whoever put it there.
+
+    Declare ``point`` with DURABLE_STEPS. Raises FileNotFoundError or OSError, too.
+    """
+    _whole(point, _require_durable_name, path, expected, point)
+
+
+def _require_durable_name(path: Path, expected: Digest, point: Point | None) -> None:
+    _step(point, "synced", _require_durable, path, expected)
+    _step(point, "dir-synced", sync_directory, path.parent)
 
 
 def _require_durable(path: Path, expected: Digest, mode: int | None = None) -> None:
@@ -267,7 +293,7 @@ def move_new(source: Path, target: Path, *, expected: Digest, point: Point | Non
 def _move_new(source: Path, target: Path, expected: Digest, point: Point | None) -> None:
     _require_durable(source, expected)
     _step(point, "renamed", rename.rename_new, source, target)
-    _step(point, "dir-synced", _sync_directories, target.parent, source.parent)
+    _step(point, "dir-synced", sync_directories, target.parent, source.parent)
     _step(point, "read-back", _read_back_digest, target, expected)
 
 
@@ -297,7 +323,7 @@ def _put_exchanged(candidate: Path, target: Path, base: Digest, candidate_digest
         _require_exchanged(candidate, target, base, candidate_digest)
     else:
         _step(point, "exchanged", _compare_and_replace, candidate, target, base)
-    _step(point, "dir-synced", _sync_directories, target.parent, candidate.parent)
+    _step(point, "dir-synced", sync_directories, target.parent, candidate.parent)
     _step(point, "displaced-removed", _remove_displaced, candidate)
     _step(point, "removal-synced", sync_directory, candidate.parent)
 
@@ -309,7 +335,7 @@ def _require_exchanged(candidate: Path, target: Path, base: Digest, candidate_di
         require_exactly(target, candidate_digest)  # or the base would be deleted for something else
     except BaseException:  # a read that fails proves nothing either
         rename.exchange(candidate, target)
-        _sync_directories(target.parent, candidate.parent)
+        sync_directories(target.parent, candidate.parent)
         raise
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from product.collector.components import Component, Joined, join_cards, join_with_archive
@@ -112,6 +112,7 @@ def by_brute_force(cards: list[Card]) -> set[tuple[str, ...]]:
     return {tuple(sorted(keys)) for keys in sets}
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 7 * 8 - 1), max_size=16), st.randoms(use_true_random=False))
 def test_the_union_does_not_depend_on_order(numbers: list[int], random: object) -> None:
     cards = posts_of(numbers)
@@ -121,6 +122,7 @@ def test_the_union_does_not_depend_on_order(numbers: list[int], random: object) 
     assert {component.keys for component in join_cards(cards)} == by_brute_force(cards)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 7 * 8 - 1), max_size=16))
 def test_the_union_is_idempotent(numbers: list[int]) -> None:
     cards = posts_of(numbers)
@@ -134,6 +136,7 @@ def test_the_union_is_idempotent(numbers: list[int]) -> None:
     assert len(keys) == len(set(keys))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 7 * 8 - 1), min_size=1, max_size=16))
 def test_first_seen_decides_order_and_content(numbers: list[int]) -> None:
     cards = posts_of(numbers)

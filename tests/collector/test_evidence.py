@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from product.collector.evidence import EvidenceRejected, ReasonCode, hour_of, parse_evidence
@@ -295,6 +295,7 @@ def test_49_nodes_are_not_the_limit() -> None:
     assert refusal_of(make_evidence(loud)).pointer == "/observations/0/limit_hit"
 
 
+@settings(deadline=None)
 @given(st.permutations(range(8)), st.integers(0, 8))
 def test_every_partition_is_accepted_in_any_order(order: list[int], split: int) -> None:
     observation = make_observation([make_card(p) for p in order[:split]], [make_unparsed(p) for p in order[split:]])
@@ -302,6 +303,7 @@ def test_every_partition_is_accepted_in_any_order(order: list[int], split: int) 
     assert [card.position for card in evidence.cards] == sorted(order[:split])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(0, 8))
 def test_every_other_set_of_positions_is_refused(positions: list[int], split: int) -> None:
     cards = [{**make_card(index), "position": position} for index, position in enumerate(positions[:split])]
@@ -369,6 +371,12 @@ BAD_URLS = [
     "https://evil.example/bilibili.com", "https://.bilibili.com/", "https:///bilibili.com", "",
     "https://www.bilibili.com/" + "x" * 500,
 ]  # fmt: skip
+
+
+def test_a_source_url_has_at_most_512_characters() -> None:
+    longest = "https://www.bilibili.com/".ljust(512, "x")
+    parse_evidence(to_bytes(set_at(SAMPLE, (*CARD, "source_url"), longest)))
+    assert refusal_of(set_at(SAMPLE, (*CARD, "source_url"), longest + "x")).pointer == pointer_of((*CARD, "source_url"))
 
 
 @pytest.mark.parametrize("url", BAD_URLS)
@@ -482,6 +490,7 @@ _json: Callable[[Any], Any] = lambda inner: st.lists(inner) | st.dictionaries(st
 ANYTHING = st.recursive(st.none() | st.booleans() | st.integers(-9, 99) | st.text(max_size=9), _json, max_leaves=5)
 
 
+@settings(deadline=None)
 @given(st.sampled_from([*leaves(SAMPLE), *objects(SAMPLE)]), ANYTHING)
 def test_any_value_anywhere_is_read_or_refused(path: Path, new: object) -> None:
     value = to_bytes(set_at(SAMPLE, path, new) if path else new)

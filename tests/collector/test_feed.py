@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from product.collector.evidence import Evidence, EvidenceRejected, parse_evidence
@@ -177,6 +179,7 @@ UNPARSED: list[tuple[object, str]] = [
     (changed(DRAW, "id_str", int("9" * 30)), "IDENTITY_MISSING"),
     (changed(VIDEO, f"{ARCHIVE}.bvid"), "IDENTITY_MISSING"),
     (changed(VIDEO, f"{ARCHIVE}.bvid", "av128356974168263"), "IDENTITY_MISSING"),
+    (changed(VIDEO, f"{ARCHIVE}.bvid", "BV1XrEgbMeGu7"), "IDENTITY_MISSING"),
     (changed(VIDEO, f"{ARCHIVE}.bvid", "BV1JiL2uADLe"), "IDENTITY_CONFLICT"),
     (changed(VIDEO, f"{ARCHIVE}.jump_url", "//t.bilibili.com/5"), "IDENTITY_CONFLICT"),
     (changed(DRAW, PUB_TS), "PUBLISHED_AT_MISSING"),
@@ -187,6 +190,7 @@ UNPARSED: list[tuple[object, str]] = [
     (changed(DRAW, PUB_TS, True), "PUBLISHED_AT_INVALID"),
     (changed(DRAW, PUB_TS, 1.5), "PUBLISHED_AT_INVALID"),
     (changed(DRAW, PUB_TS, "yesterday"), "PUBLISHED_AT_INVALID"),
+    (changed(DRAW, PUB_TS, "1746450829\n"), "PUBLISHED_AT_INVALID"),
     (changed(DRAW, PUB_TS, 253_402_300_800), "PUBLISHED_AT_INVALID"),
     (changed(DRAW, PUB_TS, int("9" * 40)), "PUBLISHED_AT_INVALID"),
     (changed(VIDEO, f"{ARCHIVE}.jump_url"), "SOURCE_URL_INVALID"),
@@ -228,6 +232,20 @@ def test_a_fingerprint_is_of_the_structure_not_of_the_words() -> None:
     assert fingerprints_of(changed(node, "modules.module_dynamic.desc.text", "longer")) != [original]
     assert fingerprints_of(changed(node, "modules.module_dynamic.desc")) != [original]
     assert fingerprints_of({**node, "unheard_of": 1}) != [original]
+
+
+def test_a_fingerprint_looks_only_so_deep_and_so_far() -> None:
+    node: Any = 1
+    for _ in range(500):
+        node = {"major": node}
+    plain = {"type": "DYNAMIC_TYPE_NEW", "major": {"items": [1, 2, 3, 4, 5]}}
+    [deep, few] = fingerprints_of(node, plain)
+    assert fingerprints_of({"major": {"major": {"major": {"major": {"major": {"major": {}}}}}}}) == [deep]
+    assert fingerprints_of({"major": {"major": {"major": {"major": {"major": {"major": 1}}}}}}) != [deep]
+    assert fingerprints_of({"type": "DYNAMIC_TYPE_NEW", "major": {"items": [1, 2, 3, 4, "x"]}}) == [few]
+    assert fingerprints_of({"type": "DYNAMIC_TYPE_NEW", "major": {"items": [1, 2, 3, "x", 5]}}) != [few]
+    assert fingerprints_of({"major": {}, "x": 1}) == fingerprints_of({"major": {}, "y": "z"})
+    assert fingerprints_of({"major": 1, "basic": 1, "x": 1}) != fingerprints_of({"major": 1, "basic": 1})
 
 
 def test_nodes_that_look_alike_are_still_two() -> None:
@@ -304,10 +322,17 @@ def test_an_answer_that_cannot_be_read(answer: object, pointer: str) -> None:
     refused = refusal_of(answer)
     assert (refused.code, refused.pointer) == ("E_FEED", pointer)
     assert "risk control" not in str(refused)
+    if isinstance(answer, bytes) and not pointer:
+        assert re.search("over the limit|BOM|too deep|not JSON", refused.message)
+
+
+def test_an_answer_of_exactly_the_limit_is_read() -> None:
+    data = json.dumps(SPACE).encode()
+    assert read(data + b" " * (8 * 1024 * 1024 - len(data))).observations[0].visible_node_count == 12
 
 
 def test_a_byte_order_mark_is_called_by_its_name() -> None:
-    assert "BOM" in refusal_of(b"\xef\xbb\xbf{}").message
+    assert "(BOM)" in refusal_of(b"\xef\xbb\xbf{}").message
 
 
 def test_foreign_oddities_that_nobody_reads_are_let_be() -> None:
@@ -340,17 +365,15 @@ _ODDS: list[Any] = [None, True, 0, -1, 1.5, "", "0", "x", "//t.bilibili.com/5", 
 _ODD = st.sampled_from(_ODDS)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(_PATHS), _ODD), min_size=1, max_size=3))
 def test_whatever_an_item_holds_every_node_is_accounted_for(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     items: Any = copy.deepcopy(_ITEMS)
     for path, odd in changes:
         node = items
-        for step in path[:-1]:
-            try:
+        with contextlib.suppress(KeyError, IndexError, TypeError):  # an earlier change may have taken that place away
+            for step in path[:-1]:
                 node = node[step]
-            except (KeyError, IndexError, TypeError):
-                node = None
-        if isinstance(node, dict | list) and (isinstance(node, dict) or len(node) > path[-1]):
             node[path[-1]] = copy.deepcopy(odd)
     [seen] = read(answer_of(*items)).observations
     assert seen.visible_node_count == len(_ITEMS)

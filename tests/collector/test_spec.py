@@ -17,7 +17,9 @@ SPEC = Path(product.collector.__file__).with_name("SPEC.md")
 def read_table(name: str) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table below ``### name``."""
     section = SPEC.read_text().split(f"\n### {name}\n")[1].split("\n#")[0]
-    lines = [[part.strip() for part in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    lines = [
+        [part.strip() for part in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")
+    ]
     return lines[0], lines[2:]
 
 
@@ -36,7 +38,11 @@ def test_the_spec_and_the_code_have_the_same_rows(name: str) -> None:
     header, rows = read_table(name)
     assert header == ["row", *table.columns, "only action"]
     coded = [
-        [row.label, *(words(row.when[c], table.columns[c]) if row.when else "else" for c in table.columns), row.action.value]
+        [
+            row.label,
+            *(words(row.when[c], table.columns[c]) if row.when else "else" for c in table.columns),
+            row.action.value,
+        ]
         for row in table.rows
     ]
     assert rows == coded

@@ -153,6 +153,10 @@ def act_make_directory(root: Path) -> None:
     files.make_directory(root / "new", point=points.DIRECTORY)
 
 
+def act_make_directory_that_is_there(root: Path) -> None:
+    files.make_directory(root / "there", point=points.DIRECTORY)
+
+
 def act_lock_and_unlock(root: Path) -> None:
     with make_lock(root):
         pass
@@ -167,6 +171,7 @@ ACTS: dict[Callable[[Path], None], int] = {
     act_put_exchanged_back: 3,
     act_remove: 1,
     act_make_directory: 1,
+    act_make_directory_that_is_there: 1,  # a death after the first making may have left it unsynced
     act_lock_and_unlock: 5,
 }
 """Every primitive, with the number of its syncs."""

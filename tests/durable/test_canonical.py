@@ -271,6 +271,11 @@ def test_a_short_stack_is_a_refusal_not_a_crash() -> None:
     depth = 5000
     with pytest.raises(JsonRejected, match="deep"):
         decode("[" * depth + "]" * depth, limits=Limits(depth=depth))
+    deep: Any = 1
+    for _ in range(depth):
+        deep = [deep]
+    with pytest.raises(JsonRejected, match="deep"):  # where a later Python's parser gets further than its stack
+        canonical._require_valid(deep, Limits(depth=depth + 1))
 
 
 def test_the_parser_of_the_standard_library_is_used_with_all_hooks() -> None:

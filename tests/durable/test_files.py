@@ -79,6 +79,37 @@ def test_b070_reading_follows_nothing_and_waits_for_nothing(tmp_path: Path, seed
     refused(tmp_path, lambda: files.digest_file(tmp_path / "state"))
 
 
+@not_plain
+@needs_posix
+def test_what_is_not_a_plain_file_is_not_even_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: Callable[[Path], None]
+) -> None:
+    """To open a device is an act of its own: a tape rewinds, a terminal takes us for its session."""
+    seed(tmp_path / "state")
+    with monkeypatch.context() as patch, pytest.raises(UnexpectedContent):
+        patch.setattr("product.durable.plain.os.open", None)
+        files.read_file(tmp_path / "state")
+
+
+@not_plain
+@needs_posix
+def test_what_takes_the_name_at_the_last_instant_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: Callable[[Path], None]
+) -> None:
+    path, honest = tmp_path / "state", os.lstat
+    path.write_bytes(OLD)
+
+    def late(asked: Path) -> os.stat_result:
+        status = honest(asked)
+        path.unlink()
+        seed(path)
+        return status
+
+    with monkeypatch.context() as patch, pytest.raises(UnexpectedContent):
+        patch.setattr("product.durable.plain.os.lstat", late)
+        files.read_file(path)
+
+
 def test_an_error_of_the_system_passes_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(NotADirectoryError):
@@ -114,6 +145,17 @@ def test_put_creates_and_replaces(tmp_path: Path) -> None:
 def test_b070_put_refuses_what_is_not_a_plain_file(tmp_path: Path, seed: Callable[[Path], None]) -> None:
     seed(tmp_path / "target")
     refused(tmp_path, lambda: files.put(tmp_path / "target", NEW, point=points.PUT))
+
+
+@needs_posix
+def test_b070_put_refuses_a_link_that_comes_while_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "target"
+    with monkeypatch.context() as patch, pytest.raises(UnexpectedContent):
+        patch.setattr(files, "_sync_file", lambda descriptor: seed_link(target))
+        files.put(target, NEW, point=points.PUT)
+    assert target.is_symlink()
+    assert names(tmp_path) == ["elsewhere", "target"]
+    assert (tmp_path / "elsewhere").read_bytes() == OLD
 
 
 @needs_posix

@@ -136,8 +136,8 @@ def hold_and_fork(directory: str, way: str) -> None:
             wait_for_word()  # stdin ends with the test
             os._exit(0)
         if way != "live":
-            os.waitpid(child, 0)
-            say(held=lock.held)
+            _, status = os.waitpid(child, 0)
+            say(held=lock.held, child_status=status)
         wait_for_word()
     say(held=False)
 

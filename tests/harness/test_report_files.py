@@ -14,7 +14,7 @@ import pytest
 from harness.model import Chapter, Run, Verdict, Violation
 from harness.report.json_result import ResultFileError, read_document, read_run, result_document, write_json
 from harness.report.junit import write_junit
-from harness.report.markdown import code, render_markdown, write_markdown
+from harness.report.markdown import code, code_block, render_markdown, write_markdown
 from harness.report.output import difference_lines, printable, shorten, split_entry, write_text
 from harness.report.tally import KILL_PROVES_NO_FSYNC, summarize
 from tests.harness.test_report_sample import HOSTILE, make_big_run, make_point, make_result, make_run
@@ -246,6 +246,10 @@ def test_markdown_of_hostile_text_keeps_it_in_code() -> None:
 )
 def test_code_spans(text: str, span: str) -> None:
     assert code(text) == span
+
+
+def test_a_code_block_is_not_ended_by_what_is_in_it() -> None:
+    assert code_block(["a", "```", "<b>"]) == "````\na\n```\n<b>\n````"
 
 
 # ---- text and files

@@ -149,14 +149,17 @@ def test_ends_before_the_point_are_told_apart_from_a_kill(
 
 
 def test_a_process_that_hangs_is_ended_with_its_output_kept(spawner: Spawner, project: Path) -> None:
-    result = run(spawner, project, "python", "-m", "stubborn", timeout_s=0.5)
+    process = start(spawner, project, "python", "-m", "shop", plan="shop.paid=pause")
+    assert process.wait_for_pause() is not None
+    vars(process)["_deadline"] = 0.0
+    result = process.wait()
     assert result.timed_out and result.died_by == "SIGKILL"
-    assert result.stdout == b"here\n"
+    assert result.stdout == b"saved\n"
 
 
 def test_time_up_ends_the_whole_group(spawner: Spawner, project: Path) -> None:
     """B180. The grandchild holds stdout, stderr and the control pipe open."""
-    result = run(spawner, project, "sh", "-c", "sleep 300 & echo $!; wait", timeout_s=1)
+    result = run(spawner, project, "sh", "-c", "sleep 300 & echo $!; wait", timeout_s=2)
     assert result.timed_out and result.died_by == "SIGKILL"
     assert is_gone(spawner, int(result.stdout))
 
@@ -259,6 +262,20 @@ def test_what_cannot_be_started_is_a_result(
 def test_a_missing_working_directory_is_a_result(spawner: Spawner, project: Path) -> None:
     result = spawner.start(Command(("python", "-m", "shop"), cwd=str(project / "none"))).wait()
     assert result.exit_code == 127 and b"none" in result.stderr
+
+
+def test_a_program_starts_with_no_signal_ignored_or_blocked(spawner: Spawner, project: Path) -> None:
+    """Python itself ignores SIGPIPE and SIGXFSZ: a program that is no Python program must not notice."""
+    result = run(spawner, project, "grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status")
+    assert {line.split()[1].strip(b"0") for line in result.stdout.splitlines()} == {b""}
+
+
+def test_what_is_armed_in_the_harness_is_not_armed_in_its_processes(
+    kind: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KILLPOINTS", "no.such.point=kill")
+    with open_kind(kind, project) as spawner:
+        assert run_shop(spawner, project, "").exit_code == 0
 
 
 def test_output_larger_than_a_pipe(spawner: Spawner, project: Path) -> None:

@@ -12,11 +12,10 @@ from typing import Any
 from harness.judge.scenario import Afterwards, Answer, History, Judgement, Scenario
 from harness.judge.tree import Tree
 from harness.model import Violation
+from tests.scenarios import collector_tamper
+from tests.scenarios.collector_tamper import LOCK, PENDING, QUARANTINE
 
 DATA = Path(__file__).resolve().parent.parent / "data"
-LOCK = "archive/.bili-dynamic-formal-manifest.lock"
-QUARANTINE = f"{LOCK}.quarantine"
-PENDING = "state/refresh/pending.json"
 FOREIGN = {
     "archive/notes.txt": b"somebody else's notes\n",
     "archive/cards/README": b"not a segment\n",
@@ -39,8 +38,10 @@ class CollectorScenario(Scenario):
         "state", "state/.collector.lock", "state/.collector.lock.owner.quarantine",
         "state/.collector.lock.owner.quarantine/*.json", "state/refresh", "state/refresh/runs", "state/refresh/runs/*",
         "state/refresh/slots", "state/refresh/slots/???.json", "state/refresh/latest.json",
+        "state/refresh/index.sqlite*",
     )  # fmt: skip
-    bookkeeping = ("state/.collector.lock*",)
+    own_state = (PENDING, "state/refresh/index.sqlite")
+    bookkeeping = ("state/.collector.lock*", "state/refresh/index.sqlite*")
     busy_codes = frozenset({"E_STATE_LOCKED", "E_FORMAL_LOCK_BUSY"})
     runs: tuple[str, ...] = ("first",)
 
@@ -53,22 +54,12 @@ class CollectorScenario(Scenario):
             (sandbox / f"{name}.feed.json").write_bytes(json.dumps(feed).encode())
 
     def tamper(self, name: str, sandbox: Path) -> Afterwards:
-        """What somebody else does to the disk in the middle of a run."""
-        cards = sandbox / "archive/cards/000001.jsonl"
-        match name:
-            case "foreign-lock":
-                (sandbox / LOCK).write_bytes(b'{"somebody":"else"}')
-            case "changed-lock":
-                append(sandbox / LOCK, b" ")
-            case "cut-latest":
-                cut(sandbox / "state/refresh/latest.json")
-            case "changed-cards":
-                append_line(cards)
-            case "changed-base":
-                append_line(sandbox / "archive/.candidates/cards.jsonl")
-            case _:
-                return super().tamper(name, sandbox)
-        return Afterwards.GO_ON
+        """What somebody else does to the disk in the middle of a run (tests.scenarios.collector_tamper)."""
+        return (
+            collector_tamper.TAMPERS[name](sandbox)
+            if name in collector_tamper.TAMPERS
+            else super().tamper(name, sandbox)
+        )
 
     def records(self, tree: Tree) -> list[str]:
         """The dynamic id of every archived post, then the id of every archived run. Raises ValueError."""
@@ -114,22 +105,25 @@ class CollectorScenario(Scenario):
         return Judgement(tuple(found), checks)
 
     def _look(self, tree: Tree, tampered: bool) -> Iterator[tuple[bool, str]]:
-        """True in every snapshot, in the middle of everything."""
-        yield "state/refresh/lock-recovery" not in tree.entries, "the abolished quarantine under the state root is there"
-        lock = tree.entries.get(LOCK)
+        """True in every snapshot, in the middle of everything; of what others changed only the archive is judged here."""
+        yield from runs_point_at_cards(tree)
+        if tampered:
+            return
+        yield (
+            "state/refresh/lock-recovery" not in tree.entries,
+            "the abolished quarantine under the state root is there",
+        )
         pending = read_json(tree, PENDING)
-        if lock is not None and not tampered:
+        yield pending is not None or PENDING not in tree.entries, "pending is no whole JSON object"
+        lock = tree.entries.get(LOCK)
+        if lock is not None:
             known = pending is not None and lock.data.decode(errors="replace") in locks_of(pending)
             yield known, "a formal lock is there that pending does not know"
         if pending is not None and pending["takeover"]["phase"] == "TAKEOVER_PLANNED":
             yield not any("new" in key for key in pending["takeover"]), "TAKEOVER_PLANNED freezes a new holder"
-        quarantined = {path for path in tree if path.startswith(f"{QUARANTINE}/") and path.endswith(".json")}
-        quarantined -= {f"{QUARANTINE}/.owner-marker.json"}
-        quarantined = {path for path in quarantined if not path.endswith(".tmp")}
-        for path in quarantined:
+        for path in (path for path in tree if is_quarantined(path)):
             yield is_lock_record(tree.file(path)), f"{path} is not a whole lock record"
             yield path.rpartition("-")[2] == f"{tree.entries[path].sha256}.json", f"{path} does not have its own hash"
-        yield from runs_point_at_cards(tree)
 
     def _look_at_end(self, tree: Tree) -> Iterator[tuple[bool, str]]:
         """True once a recovery has said done."""
@@ -137,9 +131,7 @@ class CollectorScenario(Scenario):
         if pending is not None:
             yield pending["phase"] == "BEGUN", f"pending is still in {pending['phase']}"
         yield LOCK not in tree.entries, "the formal lock is still there"
-        yield not any(p.startswith(f"{QUARANTINE}/") and not p.endswith(".owner-marker.json") for p in tree), (
-            "a quarantined lock is left over"
-        )
+        yield not any(is_quarantined(path) for path in tree), "a quarantined lock is left over"
         yield from latest_is_newest(tree)
 
 
@@ -185,62 +177,13 @@ class LiveOwner(FirstCommit):
     stamp_offset = 0
 
     def finish_set_up(self, sandbox: Path) -> None:
-        set_holder(sandbox, os.getpid(), own_stamp(self.stamp_offset))
+        collector_tamper.set_holder(sandbox, os.getpid(), collector_tamper.own_stamp(self.stamp_offset))
 
 
 class ReusedPid(LiveOwner):
     """A living process has the dead holder's number, and another creation stamp."""
 
     stamp_offset = -1
-
-
-def own_stamp(offset: int = 0) -> str:
-    """This process's creation stamp as the collector's page words it, from /proc."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    namespace = os.readlink("/proc/self/ns/pid").partition("[")[2].rstrip("]")
-    machine = Path("/etc/machine-id").read_text().strip()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"linux:{machine}:{boot}:{namespace}:{ticks + offset}"
-
-
-def set_holder(sandbox: Path, pid: int, stamp: str) -> None:
-    """Make pending and the formal lock say, consistently, that this process holds the lock."""
-    path = sandbox / PENDING
-    pending = json.loads(path.read_bytes())
-    claim = pending["formal_lock_claim"]
-    claim["lock_record"] |= {"holder_pid": pid, "holder_process_created_at": stamp}
-    lock = canonical(claim["lock_record"])
-    claim |= {"lock_bytes": lock.decode(), "lock_sha256": hashlib.sha256(lock).hexdigest()}
-    path.write_bytes(canonical(pending))
-    (sandbox / LOCK).write_bytes(lock)
-
-
-def canonical(value: object) -> bytes:
-    """RFC 8785 for what is in here: ASCII keys and text, integers."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
-
-
-def append_line(path: Path) -> None:
-    """What another writer, who knows the format and nothing of the lock, would append: one well-formed line."""
-    last = path.read_bytes().splitlines()[-1]
-    line = json.loads(last) | {
-        "prev": hashlib.sha256(last).hexdigest(),
-        "run_id": "somebody-else",
-        "identifiers": {"dynamic_id": "1", "opus_id": None, "bvid": None},
-        "stable_keys": ["dynamic:1"],
-    }
-    line["seq"] += 1
-    append(path, canonical(line) + b"\n")
-
-
-def cut(path: Path) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2])
 
 
 def feeds() -> dict[str, dict[str, Any]]:
@@ -283,13 +226,18 @@ def read_manifest(tree: Tree, manifest: str) -> list[dict[str, Any]]:
     return lines
 
 
+def is_quarantined(path: str) -> bool:
+    """A lock in quarantine: not the marker, and not its temporary file."""
+    return path.startswith(f"{QUARANTINE}/") and path.endswith(".json") and not path.endswith("/.owner-marker.json")
+
+
 def read_json(tree: Tree, path: str) -> dict[str, Any] | None:
-    data = tree.file(path)
-    if data is None:
+    """The object in a file; None where there is no file, or no whole object in it."""
+    try:
+        value = json.loads(tree.file(path) or b"")
+    except ValueError:
         return None
-    value = json.loads(data)
-    assert isinstance(value, dict)
-    return value
+    return value if isinstance(value, dict) else None
 
 
 def locks_of(pending: dict[str, Any]) -> list[str]:
@@ -315,7 +263,10 @@ def runs_point_at_cards(tree: Tree) -> Iterator[tuple[bool, str]]:
         return
     for run in runs:
         own = [card["seq"] for card in cards if card["run_id"] == run["run_id"]]
-        yield len(own) == run["cards_appended"], f"run {run['run_id']} says {run['cards_appended']} cards, {len(own)} are there"
+        yield (
+            len(own) == run["cards_appended"],
+            f"run {run['run_id']} says {run['cards_appended']} cards, {len(own)} are there",
+        )
         yield (own[0] if own else None) == run["first_card_seq"], f"run {run['run_id']} points at another first card"
     ids = [card["identifiers"]["dynamic_id"] for card in cards]
     yield len(ids) == len(set(ids)), "a post is archived twice"
@@ -323,7 +274,9 @@ def runs_point_at_cards(tree: Tree) -> Iterator[tuple[bool, str]]:
 
 def latest_is_newest(tree: Tree) -> Iterator[tuple[bool, str]]:
     prefix = "state/refresh/slots/"
-    slots = [read_json(tree, p) for p in tree if p.startswith(prefix) and len(p) == len(prefix) + 8 and p[-8:-5].isdigit()]
+    slots = [
+        read_json(tree, p) for p in tree if p.startswith(prefix) and len(p) == len(prefix) + 8 and p[-8:-5].isdigit()
+    ]
     newest = max((slot for slot in slots if slot), key=lambda slot: str(slot["hour"]), default=None)
     latest = read_json(tree, "state/refresh/latest.json")
     if newest is None:

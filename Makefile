@@ -1,0 +1,46 @@
+# Everything from a fresh clone: `make run` and `make test` each make .venv and install what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?= -n auto
+
+.PHONY: run test lint bench clean help
+help:
+	@echo "make run    the kill matrix: every cell, a table, killmatrix-report/report.html"
+	@echo "make test   the whole suite, matrix included (PYTEST_ARGS='-n auto')"
+	@echo "make lint   ruff, mypy --strict, import contracts"
+	@echo "make bench  every number that README states"
+
+# A stamp a set of extras: the venv is made again when pyproject.toml changes, and never half installed.
+$(VENV)/.run: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[products]'
+	@touch $@
+$(VENV)/.test: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+$(VENV)/.lint: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lint]'
+	@touch $@
+
+run: $(VENV)/.run
+	@mkdir -p killmatrix-report
+	$(BIN)/killmatrix run --html killmatrix-report/report.html --json killmatrix-report/result.json
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict killpoints product
+	$(BIN)/mypy harness
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.run
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) killmatrix-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

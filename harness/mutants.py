@@ -1,0 +1,118 @@
+"""Runs the matrix against wrong programs: a green matrix is worth what a red one would have shown.
+
+A project names in matrix.yaml the module that runs one of its commands with a mistake in it (``mutants: MODULE``):
+``python -m MODULE --list`` prints the catalogue, ``python -m MODULE MUTANT PROGRAM ARGS`` runs it. Set-ups are made by
+the right program. For each mutant the cells run, the likely ones first, until the first one that does not pass.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.engine import Engine
+from harness.matrix import Matrix, MatrixError, ScenarioSpec
+from harness.model import Cell, CellResult, Verdict
+from harness.runner import Project, SpawnKind, open_engine
+
+
+@dataclass(frozen=True, slots=True)
+class MutantSpec:
+    id: str
+    says: str
+    cells: tuple[str, ...]
+    excuse: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MutantResult:
+    """``killed_by``: the first cell that did not pass; ``invariant``: what it broke, or its verdict."""
+
+    mutant: MutantSpec
+    killed_by: Cell | None
+    invariant: str | None
+    cells_run: int
+    duration_s: float
+
+    @property
+    def survived(self) -> bool:
+        """No cell saw it, and there is no reason why none can."""
+        return self.killed_by is None and self.mutant.excuse is None
+
+
+def read_mutants(project: Project) -> tuple[MutantSpec, ...]:
+    """The project's catalogue. Raises MatrixError when matrix.yaml names none, or it cannot be read."""
+    module = project.matrix.mutants
+    if module is None:
+        raise MatrixError(["matrix.yaml names no catalogue of wrong programs; add  mutants: MODULE"])
+    command = [sys.executable, "-m", module, "--list"]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MatrixError([f"mutants {module}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"])
+    return tuple(
+        MutantSpec(item["id"], item["says"], tuple(item["cells"]), item["excuse"]) for item in json.loads(done.stdout)
+    )
+
+
+def mutate(matrix: Matrix, mutant: str) -> Matrix:
+    """The same matrix with the mistake in every command but those of the set-up."""
+    assert matrix.mutants is not None
+
+    def wrap(argv: list[str] | None) -> list[str] | None:
+        if argv is None or argv[:2] != ["python", "-m"]:
+            return argv
+        return ["python", "-m", str(matrix.mutants), mutant, *argv[2:]]
+
+    def change(spec: ScenarioSpec) -> ScenarioSpec:
+        commands = {name: wrap(getattr(spec, name)) for name in ("run", "recover", "retry")}
+        rivals = {name: wrap(argv) for name, argv in spec.rivals.items()}
+        return spec.model_copy(update={**commands, "rivals": rivals})
+
+    return matrix.model_copy(update={"scenarios": {name: change(spec) for name, spec in matrix.scenarios.items()}})
+
+
+def order_cells(cells: Sequence[Cell], likely: Sequence[str]) -> list[Cell]:
+    """Likely cells first; then one of each scenario and area in turn, so that a surprise is met early."""
+    first = [cell for cell in cells if any(fnmatch.fnmatchcase(str(cell), glob) for glob in likely)]
+    rest = [cell for cell in cells if cell not in first]
+    return first + rest
+
+
+def run_mutant(project: Project, mutant: MutantSpec, cells: Sequence[Cell], engine: Engine) -> MutantResult:
+    """Run cells until the first that does not pass."""
+    started = time.perf_counter()
+    for number, cell in enumerate(order_cells(cells, mutant.cells), 1):
+        result = engine.run_cell(cell)
+        if result.verdict is not Verdict.PASS:
+            return MutantResult(mutant, cell, what_broke(result), number, time.perf_counter() - started)
+    return MutantResult(mutant, None, None, len(cells), time.perf_counter() - started)
+
+
+def what_broke(result: CellResult) -> str:
+    """The first broken invariant, or the verdict where none is broken."""
+    return result.violations[0].invariant if result.violations else result.verdict.value
+
+
+def run_mutants(
+    project: Project,
+    mutants: Iterable[MutantSpec],
+    cells: Sequence[Cell],
+    *,
+    spawn: SpawnKind,
+    root: Path,
+    observe: Callable[[MutantResult], None] = lambda _result: None,
+) -> tuple[MutantResult, ...]:
+    """Each mutant in turn, with a set-up of its own."""
+    results = []
+    for number, mutant in enumerate(mutants):
+        wrong = Project(project.root, mutate(project.matrix, mutant.id), project.points)
+        with open_engine(wrong, spawn, root / f"mutant-{number}") as engine:
+            results.append(run_mutant(wrong, mutant, cells, engine))
+        observe(results[-1])
+    return tuple(results)

@@ -1,0 +1,524 @@
+"""Each invariant, with a history made by hand that breaks exactly it, and the same history put right.
+
+``broken`` asserts both directions: what is broken is named, and nothing else is. So an invariant that is taken out, or one
+that objects to everything, turns a test red.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.judge.invariants import INVARIANTS, BlindJudge, check_sight, first_difference, judge_history
+from harness.judge.scenario import Answer, History, Judgement, Moment, Scenario
+from harness.judge.tree import Entry, Tree
+from harness.model import Expect, ProcessResult, Violation
+
+
+class Shop(Scenario):
+    """One log of orders, one note that is somebody else's, a seal that never changes before it is expired."""
+
+    append_only = ("orders",)
+    immutable = ("seal", "seal/*")
+    foreign = ("notes",)
+    allowed = ("orders", "seal", "lock", "third")
+    bookkeeping = ("lock",)
+    busy_codes = frozenset({"BUSY"})
+
+    def records(self, tree: Tree) -> list[str]:
+        data = tree.file("orders") or b""
+        if b"?" in data:
+            raise ValueError("orders: not an order")
+        return data.decode().splitlines()
+
+    def acknowledged(self, answer: Answer) -> set[str]:
+        return set(answer.fields.get("did", []))
+
+    def due(self, start: Tree) -> set[str]:
+        return {"two"}
+
+    def counters(self, tree: Tree) -> dict[str, int]:
+        data = tree.file("lock")
+        return {"generation": int(data)} if data else {}
+
+    def may_vanish(self, path: str, tree: Tree) -> bool:
+        return "expired" in tree.entries
+
+    def judge(self, history: History) -> Judgement:
+        return Judgement((), len(history.moments))
+
+
+FILES = {"orders": "one\n", "notes": "mine", "seal": "wax", "lock": "7"}
+GROWN = FILES | {"orders": "one\ntwo\n"}
+
+
+def tree(files: dict[str, str], **more: Entry) -> Tree:
+    entries = {path: Entry("file", 0o644, text.encode()) for path, text in files.items()}
+    return Tree(dict(sorted((entries | more).items())))
+
+
+def result(answer: dict[str, Any] | None, exit_code: int | None = 0) -> ProcessResult:
+    stdout = b"" if answer is None else json.dumps(answer).encode() + b"\n"
+    signal_number = 9 if exit_code is None else None
+    return ProcessResult(("shop",), 4711, exit_code, signal_number, stdout, b"", (), False, 0.1)
+
+
+def moment(role: str, files: dict[str, str], answer: dict[str, Any] | None = None, exit_code: int | None = 0) -> Moment:
+    return Moment(role, tree(files), None if role in ("set-up", "paused", "tampered") else result(answer, exit_code))
+
+
+OK: dict[str, Any] = {"ok": True, "rows": ["T2", "B4"], "did": ["two"]}
+
+
+def healthy(
+    *,
+    run: Moment | None = None,
+    recovery: Moment | None = None,
+    again: Moment | None = None,
+    retry: Moment | None = None,
+    between: tuple[Moment, ...] = (),
+) -> History:
+    """Killed before the order was written; the recovery writes it; nothing changes after that. Any part can be swapped."""
+    return History(
+        (
+            moment("set-up", FILES),
+            run or moment("run", FILES, None, None),
+            *between,
+            recovery or moment("recovery", GROWN, OK),
+            again or moment("again", GROWN, {"ok": True}),
+            retry or moment("retry", GROWN, {"ok": True}),
+        )
+    )
+
+
+def judge(history: History, expect: Expect = Expect(), scenario: Scenario | None = None) -> set[tuple[str, str]]:
+    found = judge_history(scenario or Shop(), history, expect).violations
+    return {(violation.invariant, violation.path) for violation in found}
+
+
+def details(history: History, expect: Expect = Expect()) -> str:
+    return "\n".join(map(str, judge_history(Shop(), history, expect).violations))
+
+
+def everywhere(files: dict[str, str], answer: dict[str, Any] = OK) -> History:
+    """The recovery leaves ``files``, and nothing touches them after it."""
+    return healthy(
+        recovery=moment("recovery", files, answer),
+        again=moment("again", files, {"ok": True}),
+        retry=moment("retry", files, {"ok": True}),
+    )
+
+
+def test_a_history_with_nothing_wrong() -> None:
+    assert judge(healthy()) == set()
+    assert judge(healthy(), Expect(row="T2", resumes="B4")) == set()
+    assert judge_history(Shop(), healthy(), Expect()).checks > len(INVARIANTS)
+
+
+# --- append_at_most_once
+
+
+def test_a_record_that_is_there_twice() -> None:
+    history = everywhere(FILES | {"orders": "one\ntwo\ntwo\n"})
+    assert judge(history) == {("append_at_most_once", "")} and "two is there twice after recovery" in details(history)
+
+
+def test_a_record_that_is_there_twice_for_a_moment_only() -> None:
+    files = FILES | {"orders": "one\ntwo\ntwo\n"}
+    found = judge(healthy(run=moment("run", files, None, None)))
+    assert found == {("append_at_most_once", ""), ("nothing_overwritten", "orders")}
+
+
+def test_an_acknowledged_record_that_is_not_there() -> None:
+    history = healthy(
+        run=moment("run", FILES, OK),
+        recovery=moment("recovery", FILES, {"ok": True}),
+        again=moment("again", FILES, {"ok": True}),
+        retry=moment("retry", GROWN, {"ok": True}),
+    )
+    assert judge(history) == {("append_at_most_once", "")}
+    assert "two was acknowledged and is not there after run" in details(history)
+    assert "two was acknowledged and is not there after again" in details(history)
+    unsaid = [moment("run", FILES, None, None), *history.moments[2:]]
+    assert judge(History((history.moments[0], *unsaid))) == set(), "what nobody acknowledged may come with the retry"
+
+
+def test_a_due_record_that_is_not_there_after_the_retry() -> None:
+    history = everywhere(FILES, {"ok": True})
+    assert judge(history) == {("append_at_most_once", "")} and "two is due" in details(history)
+    assert judge(History(history.moments[:-1])) == set(), "nobody said yet that the command is done"
+
+
+def test_records_that_cannot_be_read() -> None:
+    history = everywhere(FILES | {"orders": "one\ntwo\n?\n"})
+    assert judge(history) == {("append_at_most_once", "")} and "after recovery: orders: not an order" in details(history)
+
+
+# --- nothing_overwritten
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "says"),
+    [
+        (GROWN | {"orders": "ONE\ntwo\n"}, "orders", "rewritten"),
+        ({key: text for key, text in FILES.items() if key != "orders"}, "orders", "vanished"),
+        (GROWN | {"orders": "one\ntwo\nth"}, "orders", "torn record"),
+        (GROWN | {"notes": "yours"}, "notes", "a foreign file changed"),
+        ({key: text for key, text in GROWN.items() if key != "notes"}, "notes", "a foreign file vanished"),
+        (GROWN | {"seal": "WAX"}, "seal", "an immutable file changed"),
+        ({key: text for key, text in GROWN.items() if key != "seal"}, "seal", "an immutable file vanished"),
+    ],
+)
+def test_a_protected_file_is_overwritten(files: dict[str, str], path: str, says: str) -> None:
+    history = everywhere(files, {"ok": True})
+    assert ("nothing_overwritten", path) in judge(history) and says in details(history)
+    assert {name for name, _ in judge(history)} <= {"nothing_overwritten", "append_at_most_once"}
+
+
+def test_a_protected_file_becomes_something_else() -> None:
+    link = tree(GROWN, orders=Entry("symlink", 0o777, b"elsewhere"))
+    moments = [Moment(m.role, link if m.role != "set-up" else m.tree, m.result) for m in healthy().moments]
+    assert ("nothing_overwritten", "orders") in judge(History(tuple(moments)))
+
+
+def test_a_mode_is_content_too() -> None:
+    changed = tree(GROWN, notes=Entry("file", 0o600, b"mine"))
+    moments = healthy().moments
+    moments = (*moments[:2], *(Moment(m.role, changed, m.result) for m in moments[2:]))
+    assert judge(History(moments)) == {("nothing_overwritten", "notes")}
+
+
+def test_a_new_protected_file_that_is_torn() -> None:
+    start = {key: text for key, text in FILES.items() if key != "orders"}
+    moments = (moment("set-up", start), moment("run", start | {"orders": "one\ntw"}, None, None))
+    assert judge(History(moments)) == {("nothing_overwritten", "orders")}
+    assert judge(History((moments[0], moment("run", start | {"orders": "one\n"}, None, None)))) == set()
+
+
+def test_an_immutable_file_may_vanish_when_its_term_is_over() -> None:
+    files = {key: text for key, text in GROWN.items() if key != "seal"} | {"expired": ""}
+    assert judge(everywhere(files)) == {("no_residue", "expired")}
+
+
+def test_what_a_stranger_does_to_a_protected_file_is_not_the_programs_doing() -> None:
+    held, swapped = moment("paused", FILES), moment("tampered", FILES | {"notes": "his", "lock": "1"})
+    files = GROWN | {"notes": "his", "lock": "1"}
+    history = everywhere(files)
+    moments = (history.moments[0], held, swapped, moment("run", files), *history.moments[2:])
+    assert judge(History(moments)) == set()
+
+
+# --- converges
+
+
+def test_recoveries_that_do_not_end() -> None:
+    bad = moment("recovery", GROWN, {"ok": False, "code": "E_NO"}, 1)
+    history = healthy(between=(bad, bad), recovery=bad)
+    assert judge(history) == {("converges", ""), ("refusal_changes_nothing", "orders")}
+    assert "3 recoveries did not end; the last said E_NO" in details(history)
+    killed = healthy(recovery=moment("recovery", GROWN, None, None))
+    assert judge(killed) == {("converges", "")} and "said SIGKILL" in details(killed)
+
+
+def test_a_refusal_that_is_expected_ends_a_recovery() -> None:
+    refusal = {"ok": False, "code": "E_ALIVE"}
+    history = History(
+        (
+            moment("set-up", FILES),
+            moment("run", FILES, refusal, 1),
+            moment("recovery", FILES, refusal, 1),
+            moment("again", FILES, refusal, 1),
+        )
+    )
+    assert judge(history, Expect(refuses="E_ALIVE")) == set()
+    assert judge(history, Expect(refuses="E_OTHER")) == {("converges", "")}
+    assert judge(history) == {("converges", "")}
+
+
+def test_a_repeated_recovery_changes_something() -> None:
+    more = GROWN | {"orders": "one\ntwo\nthree\n"}
+    history = healthy(again=moment("again", more, {"ok": True}), retry=moment("retry", more, {"ok": True}))
+    assert judge(history) == {("converges", "orders")} and "changed by a repeated recovery" in details(history)
+
+
+def test_a_repeated_recovery_fails() -> None:
+    history = healthy(again=moment("again", GROWN, {"ok": False, "code": "E_NO"}, 1))
+    assert judge(history) == {("converges", "")} and "a repeated recovery failed: E_NO" in details(history)
+
+
+# --- no_self_deadlock
+
+
+@pytest.mark.parametrize("role", ["recovery", "again", "retry"])
+def test_nobody_is_alive_and_it_answers_busy(role: str) -> None:
+    files = FILES if role == "recovery" else GROWN
+    busy = moment(role, files, {"ok": False, "code": "BUSY"}, 1)
+    found = judge(healthy(**{role: busy}))
+    assert ("no_self_deadlock", "") in found and found <= {("no_self_deadlock", ""), ("converges", ""), ("converges", "orders")}
+    other = judge(healthy(**{role: moment(role, files, {"ok": False, "code": "E_NO"}, 1)}))
+    assert ("no_self_deadlock", "") not in other
+    by_status = judge(healthy(**{role: moment(role, files, None, 75)}))
+    assert ("no_self_deadlock", "") in by_status
+
+
+def test_busy_is_right_where_a_living_owner_is_expected() -> None:
+    refusal = {"ok": False, "code": "BUSY"}
+    moments = [moment(role, FILES, refusal, 1) for role in ("run", "recovery", "again")]
+    history = History((moment("set-up", FILES), *moments))
+    assert judge(history, Expect(refuses="BUSY")) == set()
+    assert ("no_self_deadlock", "") in judge(history)
+
+
+# --- live_owner_untouched
+
+
+def held(rival: Moment) -> History:
+    return healthy(run=moment("paused", FILES), between=(rival, moment("run", FILES, {"ok": True})))
+
+
+def test_a_rival_of_a_living_owner() -> None:
+    refused = moment("rival", FILES, {"ok": False, "code": "BUSY"}, 75)
+    assert judge(held(refused), Expect(code="BUSY")) == set()
+    assert judge(held(refused), Expect(code="E_OTHER")) == {("live_owner_untouched", "")}
+    touched = moment("rival", FILES | {"lock": "8"}, {"ok": False, "code": "BUSY"}, 75)
+    found = judge(held(touched), Expect(code="BUSY"))
+    assert found == {("live_owner_untouched", "lock"), ("monotonic", "generation")}
+
+
+def test_a_rival_that_is_let_in() -> None:
+    history = held(moment("rival", FILES, {"ok": True}))
+    assert judge(history, Expect(code="BUSY")) == {("live_owner_untouched", "")}
+    assert "the rival said ok, due is BUSY" in details(history, Expect(code="BUSY"))
+    assert "the rival said nothing" in details(held(moment("rival", FILES)), Expect(code="BUSY"))
+
+
+# --- refusal_changes_nothing
+
+
+@pytest.mark.parametrize("role", ["recovery", "again", "retry"])
+def test_a_refusal_that_changes_something(role: str) -> None:
+    refusal = {"ok": False, "code": "E_NO"}
+    before = FILES if role == "recovery" else GROWN
+    changed = moment(role, before | {"third": "left by it"}, refusal, 1)
+    found = judge(healthy(**{role: changed}))
+    assert ("refusal_changes_nothing", "third") in found
+    book = moment(role, before | {"lock": "8"}, refusal, 1)
+    assert "refusal_changes_nothing" not in {name for name, _ in judge(healthy(**{role: book}))}
+
+
+def test_a_run_that_failed_in_the_middle_is_no_refusal() -> None:
+    """Under an injected error it has begun, and says so: what it left is the recovery's to put right."""
+    run = moment("run", FILES | {"orders.tmp": "half"}, {"ok": False, "code": "FULL"}, 1)
+    assert judge(healthy(run=run), Expect(code="FULL")) == set()
+
+
+# --- monotonic
+
+
+def test_a_counter_that_falls() -> None:
+    history = everywhere(GROWN | {"lock": "6"})
+    assert judge(history) == {("monotonic", "generation")} and "fell from 7 to 6 after recovery" in details(history)
+    assert judge(everywhere(GROWN | {"lock": "8"})) == set()
+
+
+def test_a_counter_that_falls_while_it_is_out_of_sight() -> None:
+    gone = {key: text for key, text in FILES.items() if key != "lock"}
+    history = everywhere(GROWN | {"lock": "6"})
+    moments = (history.moments[0], moment("run", gone, None, None), *history.moments[2:])
+    assert judge(History(moments)) == {("monotonic", "generation")}
+
+
+# --- no_residue
+
+
+def test_something_is_left_over() -> None:
+    history = everywhere(GROWN | {"orders.tmp": "half"})
+    assert judge(history) == {("no_residue", "orders.tmp")}
+    first = healthy(run=moment("run", FILES | {"orders.tmp": "half"}, None, None))
+    assert judge(first) == set(), "in the middle anything may lie about"
+
+
+# --- third_content_kept
+
+
+def tampered(last: dict[str, str]) -> History:
+    there = FILES | {"third": "a stranger's"}
+    return History(
+        (
+            moment("set-up", FILES),
+            moment("paused", FILES),
+            moment("tampered", there),
+            moment("run", there, {"ok": True}),
+            moment("recovery", last, {"ok": True, "did": ["two"]}),
+        )
+    )
+
+
+def test_what_a_stranger_put_there_is_kept() -> None:
+    assert judge(tampered(GROWN | {"third": "a stranger's"})) == set()
+    assert judge(tampered(GROWN)) == {("third_content_kept", "third")}
+    assert judge(tampered(GROWN | {"third": "another's"})) == {("third_content_kept", "third")}
+    moved = judge(tampered(GROWN | {"aside": "a stranger's"}))
+    assert moved == {("no_residue", "aside")}, "under another name it is still there"
+
+
+# --- answers
+
+
+def test_the_process_under_an_error_answers_another_code() -> None:
+    def run(answer: dict[str, Any] | None) -> History:
+        return healthy(run=moment("run", FILES, answer, 1))
+
+    assert judge(run({"ok": False, "code": "FULL"}), Expect(code="FULL")) == set()
+    assert judge(run({"ok": False, "code": "E_NO"}), Expect(code="FULL")) == {("answers", "")}
+    assert judge(run({"ok": True}), Expect(code="FULL")) == {("answers", "")}
+    assert "the process said nothing, due is FULL" in details(run(None), Expect(code="FULL"))
+
+
+# --- row
+
+
+@pytest.mark.parametrize(
+    ("expect", "says"),
+    [
+        (Expect(row="T3"), "the reopen took row T2, due is T3; all: T2 B4"),
+        (Expect(row="none"), "the reopen took row T2, due is None"),
+        (Expect(resumes="B5"), "the reopen resumed at B4, due is B5"),
+        (Expect(resumes="X1"), "the reopen resumed at None, due is X1"),
+    ],
+)
+def test_another_row_than_the_matrix_expects(expect: Expect, says: str) -> None:
+    assert judge(healthy(), expect) == {("row", "")} and says in details(healthy(), expect)
+
+
+def test_the_row_is_the_first_recoverys() -> None:
+    silent = healthy(between=(moment("recovery", GROWN, {"ok": True}),))
+    assert judge(silent, Expect(row="none")) == set()
+    assert judge(silent, Expect(row="T2")) == {("row", "")}
+
+
+# --- the scenario's own judge, and what a judge may not do
+
+
+def test_the_scenarios_own_judge_counts() -> None:
+    class Strict(Shop):
+        def judge(self, history: History) -> Judgement:
+            return Judgement((Violation("strict", "seal", "no"),), 1)
+
+    assert judge(healthy(), scenario=Strict()) == {("strict", "seal")}
+
+
+@pytest.mark.parametrize("answer", [Judgement((), 0), None, ()])
+def test_a_judge_that_looks_at_nothing_is_blind(answer: Any) -> None:
+    class Blind(Shop):
+        def judge(self, history: History) -> Judgement:
+            return answer  # type: ignore[no-any-return]
+
+    with pytest.raises(BlindJudge, match="judge of Blind looked at nothing"):
+        judge_history(Blind(), healthy(), Expect())
+
+
+# --- the canary
+
+
+def blind(scenario: Scenario, history: History | None = None) -> str:
+    with pytest.raises(BlindJudge) as caught:
+        check_sight(scenario, history or healthy(), Expect())
+    return str(caught.value)
+
+
+def test_a_judge_that_sees_passes_the_canary() -> None:
+    check_sight(Shop(), healthy(), Expect())
+    check_sight(Shop(), History(healthy().moments[:-1]), Expect())
+
+
+def test_a_judge_that_reads_no_records_is_blind() -> None:
+    class NoRecords(Shop):
+        def records(self, tree: Tree) -> list[str]:
+            return []
+
+        def acknowledged(self, answer: Answer) -> set[str]:
+            return set()
+
+        def due(self, start: Tree) -> set[str]:
+            return set()
+
+    assert "did not see a repeated record in orders" in blind(NoRecords())
+
+
+def without(name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    kept = tuple(invariant for invariant in INVARIANTS if invariant.__name__ != name)
+    return lambda patch: patch.setattr("harness.judge.invariants.INVARIANTS", kept)
+
+
+@pytest.mark.parametrize(
+    ("invariant", "says"),
+    [("append_at_most_once", "a repeated record in orders"), ("nothing_overwritten", "a changed file notes")],
+)
+def test_the_canary_sees_that_an_invariant_is_missing(invariant: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(invariant)(monkeypatch)
+    assert f"did not see {says}" in blind(Shop())
+
+
+def test_a_scenario_that_protects_nothing_is_blind() -> None:
+    class Careless(Shop):
+        append_only = immutable = foreign = ()
+        allowed = ("*",)
+
+    assert "Careless declares nothing protected" in blind(Careless())
+
+    class Elsewhere(Careless):
+        append_only = ("order",)
+
+    assert "Elsewhere declares nothing protected that is there" in blind(Elsewhere())
+
+
+def test_an_empty_snapshot_is_blind() -> None:
+    assert "the snapshot is empty" in blind(Shop(), History((*healthy().moments, moment("retry", {}, {"ok": True}))))
+
+
+def test_a_violation_that_was_there_before_is_no_sight() -> None:
+    """A judge that objects to everything sees as little as one that objects to nothing."""
+
+    class Grumbler(Shop):
+        append_only = foreign = ()
+        immutable = ("seal",)
+        allowed = ("*",)
+
+        def may_vanish(self, path: str, tree: Tree) -> bool:
+            return True
+
+        def records(self, tree: Tree) -> list[str]:
+            return ["same", "same"]
+
+    check_sight(Grumbler(), healthy(), Expect())
+    Grumbler.immutable = ()
+    Grumbler.append_only = ("orders",)
+    assert "did not see a repeated record" in blind(Grumbler())
+
+
+# --- large states stay readable
+
+
+def test_two_large_states_that_differ() -> None:
+    """B208: a message with lengths, hashes, the first differing offset and a short context."""
+    before = bytes(range(256)) * 4096
+    after = bytearray(before)
+    after[700_001] ^= 0xFF
+    after.append(10)
+    words = first_difference(before, bytes(after))
+    assert words.startswith("1048576 B -> 1048577 B, sha256 fbbab289 -> ")
+    assert "first difference at byte 700001: " in words and len(words) < 400
+    assert repr(before[700_001 - 16 : 700_001 + 16]) in words
+    moments = (
+        Moment("set-up", Tree({"notes": Entry("file", 0o644, before)})),
+        Moment("run", Tree({"notes": Entry("file", 0o644, bytes(after))}), result(None, None)),
+    )
+    assert len(details(History(moments))) < 600
+
+
+def test_states_of_which_one_begins_the_other() -> None:
+    assert "3 B -> 2 B" in first_difference(b"abc", b"ab") and "at byte 2" in first_difference(b"abc", b"ab")

@@ -1,0 +1,1 @@
+"""Wrong programs: each a mistake that somebody would really make, applied in the child only, never a copy of the file."""

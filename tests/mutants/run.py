@@ -1,0 +1,28 @@
+"""``python -m tests.mutants.run MUTANT MODULE ARGS``: run the product's command with one mistake in it.
+
+``--list`` prints the catalogue as JSON. The module is the one that the matrix names; only the collector is wrapped here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import product.collector.cli
+import tests.mutants.collector  # noqa: F401  (fills the catalogue)
+from tests.mutants.catalogue import MUTANTS
+
+PROGRAMS = {"product.collector": product.collector.cli.main}
+
+
+def main(argv: list[str]) -> int:
+    if argv == ["--list"]:
+        fields = ("id", "says", "cells", "excuse")
+        print(json.dumps([{name: getattr(mutant, name) for name in fields} for mutant in MUTANTS.values()]))
+        return 0
+    MUTANTS[argv[0]].apply()
+    return PROGRAMS[argv[1]](argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
