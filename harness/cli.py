@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import click
 import typer
@@ -60,12 +60,17 @@ def run(
     junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a CI summary.")] = None,
     keep: Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Keep every sandbox below DIR.")] = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option("--previous", metavar="FILE", help="A result file of an earlier run: show what changed."),
+    ] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first cell that does not pass.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the table of points.")] = False,
 ) -> None:
     """Run the matrix and print what held and what did not."""
     from harness import plan, runner
     from harness.report import terminal
+    from harness.report.changes import changes_since
     from harness.report.tally import summarize
 
     project = runner.open_project(matrix)
@@ -74,6 +79,7 @@ def run(
     if shard is not None:
         cells = plan.shard(cells, *_shard(shard))
     _require_writable(json_file, html, junit, markdown)
+    earlier = _read_document(previous)
     with terminal.Progress(len(cells)) as progress:
         done = runner.run_cells(
             project,
@@ -85,13 +91,21 @@ def run(
             fail_fast=fail_fast,
             observe=progress.advance,
         )
-    terminal.print_run(done, terminal.make_console(), verbose=verbose)
-    _write_reports(done, json_file, html, junit, markdown)
+    console = terminal.make_console()
+    terminal.print_run(done, console, verbose=verbose)
+    if earlier is not None:
+        terminal.print_changes(changes_since(earlier, done), console)
+    _write_reports(done, json_file, html, junit, markdown, earlier)
     raise typer.Exit(summarize(done).exit_status)
 
 
 def _write_reports(
-    done: Run, json_file: Path | None, html: Path | None, junit: Path | None, markdown: Path | None
+    done: Run,
+    json_file: Path | None,
+    html: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
+    earlier: dict[str, Any] | None = None,
 ) -> None:
     from harness.report import html as html_report
     from harness.report import json_result
@@ -101,11 +115,11 @@ def _write_reports(
     if json_file is not None:
         json_result.write_json(done, json_file)
     if html is not None:
-        html_report.write_html(done, html)
+        html_report.write_html(done, html, earlier)
     if junit is not None:
         junit_report.write_junit(done, junit)
     if markdown is not None:
-        markdown_report.write_markdown(done, markdown)
+        markdown_report.write_markdown(done, markdown, earlier)
 
 
 @app.command("list", epilog="Example: killmatrix list --point '*takeover*'")
@@ -212,6 +226,15 @@ def doctor() -> None:
 
     for name, able, meaning in examine():
         print(f"{'yes' if able else 'no ':<4} {name:<32} {meaning}")
+
+
+def _read_document(path: Path | None) -> dict[str, Any] | None:
+    from harness.report import json_result
+
+    try:
+        return None if path is None else json_result.read_document(path)
+    except (OSError, json_result.ResultFileError) as error:
+        raise _Usage(f"{path}: {error}") from error
 
 
 class _Usage(Exception):

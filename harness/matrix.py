@@ -9,7 +9,7 @@ import difflib
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -50,9 +50,11 @@ class Prepare(_Strict):
 
     @field_validator("fault")
     @classmethod
-    def _readable(cls, text: str | None) -> str | None:
+    def _one_end(cls, text: str | None) -> str | None:
         if text is not None:
-            _parse_plan(text)
+            armings = _parse_plan(text).armings
+            if len(armings) != 1 or armings[0].action.kind == "pause":
+                raise ValueError(f"{text!r}: a set-up ends in exactly one way: kill, term or error:ERRNO")
         return text
 
 
@@ -212,18 +214,25 @@ class _UniqueKeys(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.Saf
     """YAML keeps the last of two equal keys in silence; a point listed twice would lose its first row."""
 
 
-def _mapping(loader: Any, node: Any, deep: bool = False) -> dict[Any, Any]:
-    loader.flatten_mapping(node)
-    out: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=deep)
-        if key in out:
+def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    keys = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
+            raise yaml.MarkedYAMLError(problem=f"the key {key!r} is no plain text", problem_mark=key_node.start_mark)
+        if key in keys:
             raise yaml.MarkedYAMLError(problem=f"the key {key!r} is there twice", problem_mark=key_node.start_mark)
-        out[key] = loader.construct_object(value_node, deep=deep)
-    return out
+        keys.add(key)
+    loader.flatten_mapping(node)  # what is merged in (<<) comes first, so that a key of the mapping's own overrides it
+    return {
+        loader.construct_object(key_node, deep=True): loader.construct_object(value_node, deep=True)
+        for key_node, value_node in node.value
+    }
 
 
-_UniqueKeys.add_constructor("tag:yaml.org,2002:map", lambda loader, node: _mapping(loader, node, True))
+_UniqueKeys.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def load_matrix(path: Path) -> Matrix:
@@ -263,7 +272,11 @@ def read_catalogue(modules: Iterable[str], project: Path) -> tuple[DeclaredPoint
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise MatrixError([f"catalogue {', '.join(modules)}: {last[0]}"])
-    return tuple(DeclaredPoint(item["name"], item["says"], item["spec"]) for item in json.loads(done.stdout))
+    try:
+        found = json.loads(done.stdout.strip().rpartition("\n")[2])  # the last line; a module may talk when imported
+    except ValueError:
+        raise MatrixError([f"catalogue {', '.join(modules)}: no catalogue: the import ended the process"]) from None
+    return tuple(DeclaredPoint(item["name"], item["says"], item["spec"]) for item in found)
 
 
 def check_gate(matrix: Matrix, declared: Iterable[DeclaredPoint]) -> None:
@@ -292,12 +305,11 @@ def check_gate(matrix: Matrix, declared: Iterable[DeclaredPoint]) -> None:
         if name not in matrix.scenarios
     ]
     problems += [
-        f"scenario {scenario!r} dies at {arming.name!r} in its set-up, a point that no code declares"
-        f"{_nearest(arming.name, names)}"
+        f"scenario {scenario!r} arms {arming.name!r}, a point that no code declares{_nearest(arming.name, names)}"
         for scenario, row in matrix.scenarios.items()
-        for step in row.prepare
-        if step.fault is not None
-        for arming in Plan.parse(step.fault).armings
+        for plan in (row.arm, *(step.fault for step in row.prepare))
+        if plan is not None
+        for arming in Plan.parse(plan).armings
         if arming.name not in names
     ]
     problems += [

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.matrix import Matrix
+from harness.matrix import Matrix, require_fault
 from harness.model import Cell, Expect, Step
+from killpoints.registry import nearest_names
 
 _STEP = re.compile(r"(?P<point>[^#=>]+)#(?P<hit>[1-9][0-9]*)=(?P<fault>[^=>]+)")
 
@@ -72,16 +73,33 @@ def shard(cells: Sequence[Cell], index: int, count: int) -> tuple[Cell, ...]:
 
 
 def parse_cell(text: str, matrix: Matrix) -> Cell:
-    """A cell from its id. Raises PlanningError when the id, its scenario or a point of it is not of this matrix."""
+    """A cell from its id. Raises PlanningError, naming what is nearest, for one that this matrix could not have."""
     scenario, slash, rest = text.strip().removeprefix("matrix.yaml::").partition("/")
     if not slash or scenario not in matrix.scenarios:
-        raise PlanningError(f"{scenario!r} is no scenario of this matrix; write SCENARIO/POINT#HIT=FAULT")
-    steps = []
-    for part in rest.split(">"):
-        match = _STEP.fullmatch(part)
-        if match is None or match["point"] not in matrix.points:
-            raise PlanningError(f"cannot read {part!r}; write POINT#HIT=FAULT with a point that the matrix lists")
-        steps.append(Step(match["point"], int(match["hit"]), match["fault"]))
-    last = steps[-1]
-    expect = matrix.points[last.point].expected(scenario, last.fault) if len(steps) == 1 else Expect()
-    return Cell(scenario, tuple(steps), expect)
+        hint = _nearest(scenario, matrix.scenarios)
+        raise PlanningError(f"{scenario!r} is no scenario of this matrix; write SCENARIO/POINT#HIT=FAULT{hint}")
+    steps = tuple(_parse_step(part, matrix, scenario) for part in rest.split(">"))
+    expect = matrix.points[steps[0].point].expected(scenario, steps[0].fault) if len(steps) == 1 else Expect()
+    return Cell(scenario, steps, expect)
+
+
+def _parse_step(text: str, matrix: Matrix, scenario: str) -> Step:
+    match = _STEP.fullmatch(text)
+    if match is None:
+        raise PlanningError(f"cannot read {text!r}; write POINT#HIT=FAULT")
+    point, fault, rivals = match["point"], match["fault"], matrix.scenarios[scenario].rivals
+    if point not in matrix.points:
+        raise PlanningError(f"the matrix lists no point {point!r}{_nearest(point, matrix.points)}")
+    try:
+        require_fault(fault)
+    except ValueError as error:
+        raise PlanningError(str(error)) from error
+    kind, _, name = fault.partition(":")
+    if kind == "rival" and name not in rivals:
+        raise PlanningError(f"scenario {scenario!r} has no rival {name!r}{_nearest(name, rivals)}")
+    return Step(point, int(match["hit"]), fault)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = nearest_names(name, known)
+    return f"; the nearest known: {', '.join(close)}" if close else ""

@@ -120,10 +120,11 @@ class _Crew:
         self._take = threading.Lock()
         self._done: queue.SimpleQueue[CellResult | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
+        self._broke = ""
         self._threads = [threading.Thread(target=self._work, args=(n,), name=f"worker-{n}") for n in range(jobs)]
 
     def results(self) -> Iterator[CellResult]:
-        """Each result as it comes; ends when every worker has ended."""
+        """Each result as it comes; ends when every worker has ended. What no worker is left for is UNKNOWN."""
         for thread in self._threads:
             thread.start()
         running = len(self._threads)
@@ -133,6 +134,8 @@ class _Crew:
                 running -= 1
             else:
                 yield result
+        while (cell := self._next()) is not None:
+            yield lost_cell(cell, self._broke)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -150,9 +153,10 @@ class _Crew:
             with open_engine(self._project, self._spawn, self._root / f"worker-{number}", self._keep) as engine:
                 while (cell := self._next()) is not None:
                     self._done.put(engine.run_cell(cell))
-        except Exception as error:
+        except BaseException as error:  # whatever it is, it ends this thread, and nothing else would tell
+            self._broke = f"the worker broke: {type(error).__name__}: {error}"
             if cell is not None:
-                self._done.put(lost_cell(cell, f"the worker broke: {type(error).__name__}: {error}"))
+                self._done.put(lost_cell(cell, self._broke))
         finally:
             self._done.put(None)
 

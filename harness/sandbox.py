@@ -25,7 +25,7 @@ def sandbox_base() -> Path:
     """The fastest place for small files: KILLMATRIX_TMP, tmpfs on Linux, else the system's temp directory."""
     chosen = os.environ.get("KILLMATRIX_TMP")
     if chosen:
-        return Path(chosen)
+        return Path(chosen).absolute()
     shared_memory = Path("/dev/shm")
     if shared_memory.is_dir() and os.access(shared_memory, os.W_OK):
         return shared_memory
@@ -37,15 +37,25 @@ def session_directory() -> Iterator[Path]:
     """A fresh directory for this session, gone at the end. Leftovers of dead sessions are swept first."""
     base = sandbox_base()
     sweep_dead_sessions(base)
-    root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-    lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    root, lock = _claim(base)
     try:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
         yield root
     finally:
-        remove_tree(root)
-        os.close(lock)
+        try:
+            _remove_session(root)
+        finally:
+            os.close(lock)
+
+
+def _claim(base: Path) -> tuple[Path, int]:
+    while True:
+        root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+        lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if (root / _LOCK).exists():
+            return root, lock
+        os.close(lock)  # another session swept it between its creation and its lock
 
 
 def sweep_dead_sessions(base: Path) -> int:
@@ -60,7 +70,7 @@ def sweep_dead_sessions(base: Path) -> int:
             continue  # being made right now, or not ours
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_tree(root)
+            _remove_session(root)
             swept += 1
         except OSError:
             pass  # its session lives
@@ -69,13 +79,29 @@ def sweep_dead_sessions(base: Path) -> int:
     return swept
 
 
+def _remove_session(root: Path) -> None:
+    """The lock goes last: a removal that is killed is still found, and finished, by the next sweep."""
+    for path in root.iterdir():
+        if path.name != _LOCK:
+            remove_tree(path)
+    remove_tree(root)
+
+
 def remove_tree(root: Path) -> None:
     """Remove everything below and including ``root``, also what a program made unreadable."""
+    try:
+        shutil.rmtree(root)
+    except OSError:
+        _open_up(root)
+        shutil.rmtree(root, ignore_errors=True)
 
-    def force(function: object, path: str, _error: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700)
-            os.unlink(path) if not os.path.isdir(path) or os.path.islink(path) else os.rmdir(path)
 
-    shutil.rmtree(root, onerror=force)
+def _open_up(root: Path) -> None:
+    """Make every directory below one that may be listed and emptied; links are not followed."""
+    with contextlib.suppress(OSError):
+        os.chmod(root, 0o700)
+    for directory, names, _ in os.walk(root):  # each is opened up before it is walked into
+        for path in (os.path.join(directory, name) for name in names):
+            if not os.path.islink(path):
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)

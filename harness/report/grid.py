@@ -1,6 +1,8 @@
-"""The matrix of the HTML report as rows and columns: points in catalogue order x scenario and fault. Pure.
+"""The matrix of the HTML report as rows and columns: points in catalogue order x scenario and kind of fault. Pure.
 
-One table a product (the first word of a point's name): in a single table most columns would be empty in most rows.
+One table a product (the first word of a point's name), and one column for all ``error:...`` of a scenario: a column for
+each errno and each way to tamper would be empty in nearly every row. Where there are several scenarios, the first columns
+are those of all of them together.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.model import CellResult, Run, Verdict
-from harness.report.tally import Tally, fault_of, fault_order, point_of, tally, unreached_points, worst
+from harness.report.tally import Tally, fault_family, fault_of, fault_order, point_of, tally, unreached_points, worst
 
-Column = tuple[str, str]  # scenario, fault
+ALL = ""  # stands for all scenarios together; sorts first
+Column = tuple[str, str]  # scenario or ALL, kind of fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,9 @@ def build_tables(run: Run) -> tuple[Table, ...]:
     filed: dict[str, dict[Column, list[int]]] = {}
     for index, result in enumerate(run.results):
         columns = filed.setdefault(point_of(result.cell), {})
-        columns.setdefault((result.cell.scenario, fault_of(result.cell)), []).append(index)
+        family = fault_family(fault_of(result.cell))
+        for scenario in (ALL, result.cell.scenario):
+            columns.setdefault((scenario, family), []).append(index)
     missing = frozenset(unreached_points(run))
     known = [point.name for point in run.points]
     names = [*known, *sorted((filed.keys() | missing).difference(known))]
@@ -104,7 +109,13 @@ class _Builder:
 
     def table(self, product: str, points: list[str]) -> Table:
         used = {column for name in points for column in self._filed.get(name, ())}
-        columns = tuple(sorted(used, key=lambda column: (column[0], fault_order(column[1]))))
+        several = len({scenario for scenario, _ in used} - {ALL}) > 1
+        columns = tuple(
+            sorted(
+                (column for column in used if several or column[0] != ALL),
+                key=lambda column: (column[0], fault_order(column[1])),
+            )
+        )
         widths: dict[str, int] = {}
         for scenario, _ in columns:
             widths[scenario] = widths.get(scenario, 0) + 1
@@ -147,8 +158,8 @@ class _Builder:
         return Group(tuple(ordered), worst(result.verdict for result in members), tally(members))
 
     def _counts(self, points: Iterable[str]) -> Tally:
-        indexes = [index for name in points for group in self._filed.get(name, {}).values() for index in group]
-        return tally(self._results[index] for index in indexes)
+        filed = (column for name in points for column in self._filed.get(name, {}).items())
+        return tally(self._results[index] for (scenario, _), indexes in filed if scenario == ALL for index in indexes)
 
 
 def wrong_results(run: Run) -> tuple[CellResult, ...]:

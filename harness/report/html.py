@@ -22,10 +22,11 @@ from markupsafe import Markup
 
 from harness.model import Run, Verdict
 from harness.report.changes import KINDS, changes_since
-from harness.report.grid import build_tables, wrong_results
+from harness.report.grid import ALL, build_tables, wrong_results
 from harness.report.json_result import result_document
 from harness.report.output import printable, write_text
 from harness.report.tally import (
+    by_family,
     category,
     headline,
     not_covered,
@@ -83,6 +84,9 @@ def render_html(run: Run, previous: Mapping[str, Any] | None = None) -> str:
         changed_cells=frozenset(change.cell for change in changes if change.kind != "gone"),
         marks={verdict.value: mark for verdict, mark in MARKS.items()},
         category=category,
+        by_family=by_family(run),
+        scenarios=sorted({result.cell.scenario for result in run.results}),
+        ALL=ALL,
         Verdict=Verdict,
         style=Markup(style),
         style_hash=_hash(style),

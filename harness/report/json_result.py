@@ -56,6 +56,7 @@ def result_document(run: Run, *, output_chars: int | None = None) -> dict[str, A
             "whole": run.whole,
             "points": [{"name": p.name, "says": p.says, "spec": p.spec} for p in run.points],
             "listed_points": sorted(run.listed_points),
+            "listed_rows": sorted(run.listed_rows),
             "cells": [_cell_detail(result, pool) for result in run.results],
             "lists": pool.lists,
             "texts": pool.texts,
@@ -85,6 +86,8 @@ def _summary(run: Run) -> dict[str, Any]:
         "by_depth": counts(summary.by_depth),
         "points_declared": summary.points_declared,
         "points_reached": summary.points_reached,
+        "rows_listed": summary.rows_listed,
+        "rows_reached": summary.rows_reached,
         "verdict": summary.verdict.value,
         "exit_status": summary.exit_status,
         "reasons": list(summary.reasons),
@@ -155,6 +158,7 @@ def _cell_detail(result: CellResult, pool: _Pool) -> dict[str, Any]:
     return {
         "expect": {"row": expect.row, "resumes": expect.resumes, "code": expect.code},
         "points_reached": pool.list(sorted(result.points_reached)),
+        "rows_reached": pool.list(sorted(result.rows_reached)),
         "kept_at": result.kept_at,
         "story": [
             {
@@ -213,6 +217,7 @@ def _run(document: Mapping[str, Any]) -> Run:
         results=tuple(_result(cell, more, detail, lists) for cell, more in zip(cells, details, strict=True)),
         points=tuple(DeclaredPoint(p["name"], p["says"], p["spec"]) for p in points),
         listed_points=frozenset(detail.get("listed_points", names)),
+        listed_rows=frozenset(detail.get("listed_rows", ())),
         whole=detail.get("whole", True),
         interrupted=document.get("interrupted", False),
         notes=tuple(document.get("notes", ())),
@@ -241,6 +246,7 @@ def _result(
         story=tuple(_chapter(chapter, detail["texts"], lists) for chapter in more.get("story", ())),
         duration_s=cell["duration_ms"] / 1000,
         kept_at=more.get("kept_at"),
+        rows_reached=frozenset(lists[more["rows_reached"]]) if "rows_reached" in more else frozenset(),
     )
 
 

@@ -14,7 +14,7 @@ from harness.model import CellResult, Run
 from harness.report.changes import KINDS, changes_since
 from harness.report.grid import wrong_results
 from harness.report.output import difference_lines, printable, shorten, write_text
-from harness.report.tally import Summary, Tally, headline, not_covered, summarize, tally_by
+from harness.report.tally import Summary, Tally, by_family, headline, not_covered, summarize, tally_by
 
 _CELLS_MOST = 50  # a CI page holds 1 MiB, and nobody reads the fifty-first
 _LINES_MOST = 60
@@ -34,7 +34,7 @@ def render_markdown(run: Run, previous: Mapping[str, Any] | None = None) -> str:
         _facts(run, summary),
         _bullets(run.notes),
         _table("scenario", sorted(tally_by(run.results, lambda result: result.cell.scenario).items())),
-        _table("fault", summary.by_fault.items()),
+        _table("fault", by_family(run).items()),
         *_changes(run, previous),
         *_wrong(run),
         "### What these numbers do not cover\n\n" + "\n".join(f"- {sentence}" for sentence in not_covered(run)),
@@ -47,6 +47,7 @@ def _facts(run: Run, summary: Summary) -> str:
         f"Run {code(run.run_id)} of {code(run.started_at)}, {run.duration_s:.1f} s, {run.jobs} at a time, "
         f"{summary.cells_per_s:.1f} cells/s. "
         f"Points reached: {summary.points_reached} of {summary.points_declared}."
+        + (f" Rows taken: {summary.rows_reached} of {summary.rows_listed}." if summary.rows_listed else "")
     )
 
 

@@ -39,7 +39,7 @@ class Summary:
     by_depth:     number of steps as text -> Tally
     verdict:      FAIL, UNKNOWN, UNREACHED or PASS, for the run as a whole
     exit_status:  0 all passed, 1 a violation, 2 something unknown or unreached
-    points_missing: listed points that no cell reached, where the run is whole; 0 where it is not
+    points_missing, rows_missing: listed, and no cell reached them, where the run is whole; 0 where it is not
     reasons:      why the run as a whole is no pass although no single cell says so; empty for most runs
     """
 
@@ -53,6 +53,9 @@ class Summary:
     points_declared: int
     points_reached: int
     points_missing: int
+    rows_listed: int
+    rows_reached: int
+    rows_missing: int
     cells_per_s: float
     verdict: Verdict
     exit_status: int
@@ -92,6 +95,11 @@ def fault_of(cell: Cell) -> str:
     return cell.steps[0].fault if cell.steps else "none"
 
 
+def fault_family(fault: str) -> str:
+    """``error:EXDEV`` -> ``error``."""
+    return fault.partition(":")[0]
+
+
 def point_of(cell: Cell) -> str:
     """The point that a cell is filed under: that of its first step."""
     return cell.steps[0].point if cell.steps else "(no fault)"
@@ -99,7 +107,7 @@ def point_of(cell: Cell) -> str:
 
 def fault_order(fault: str) -> tuple[int, str]:
     """Sort key: kill, error, rival, tamper, ... as the spec lists them, then anything else; by name within."""
-    family = fault.partition(":")[0]
+    family = fault_family(fault)
     return (_FAULT_ORDER.index(family) if family in _FAULT_ORDER else len(_FAULT_ORDER), fault)
 
 
@@ -113,9 +121,14 @@ def unreached_points(run: Run) -> tuple[str, ...]:
     return (*known, *sorted(missing.difference(known)))
 
 
+def unreached_rows(run: Run) -> tuple[str, ...]:
+    """Listed table rows that no process of the run took, by name."""
+    return tuple(sorted(run.listed_rows - run.rows_reached))
+
+
 def unused_faults(run: Run) -> tuple[str, ...]:
     """The kinds of fault of the spec that no cell of this run has."""
-    used = {step.fault.partition(":")[0] for result in run.results for step in result.cell.steps}
+    used = {fault_family(step.fault) for result in run.results for step in result.cell.steps}
     return tuple(family for family in _FAULT_ORDER if family not in used)
 
 
@@ -129,12 +142,17 @@ def summarize(run: Run) -> Summary:
     total = tally(run.results)
     unproven = _unproven(run)
     missing = unreached_points(run) if run.whole else ()
-    reasons = (*unproven, *(f"{name} is listed and no cell reached it" for name in missing))
+    idle = unreached_rows(run) if run.whole else ()
+    reasons = (
+        *unproven,
+        *(f"{name} is listed and no cell reached it" for name in missing),
+        *(f"row {row} is listed and no process took it" for row in idle),
+    )
     if total.failed:
         verdict = Verdict.FAIL
     elif total.unknown or unproven:
         verdict = Verdict.UNKNOWN
-    elif total.unreached or missing:
+    elif total.unreached or missing or idle:
         verdict = Verdict.UNREACHED
     else:
         verdict = Verdict.PASS
@@ -151,6 +169,9 @@ def summarize(run: Run) -> Summary:
         points_declared=len(run.points),
         points_reached=len(run.points_reached),
         points_missing=len(missing),
+        rows_listed=len(run.listed_rows),
+        rows_reached=len(run.rows_reached),
+        rows_missing=len(idle),
         cells_per_s=total.cells / run.duration_s if run.duration_s > 0 else 0.0,
         verdict=verdict,
         exit_status={Verdict.PASS: 0, Verdict.FAIL: 1}.get(verdict, 2),
@@ -172,6 +193,12 @@ def _unproven(run: Run) -> tuple[str, ...]:
     return tuple(reasons)
 
 
+def by_family(run: Run) -> dict[str, Tally]:
+    """Kind of the first fault (``kill``, ``error``, ...) -> Tally, in the order of the spec."""
+    tallies = tally_by(run.results, lambda result: fault_family(fault_of(result.cell)))
+    return {family: tallies[family] for family in sorted(tallies, key=fault_order)}
+
+
 def headline(summary: Summary) -> str:
     """One sentence for the top of a report."""
     if summary.verdict is Verdict.PASS:
@@ -180,10 +207,12 @@ def headline(summary: Summary) -> str:
         return f"{summary.failed:,} of {summary.cells:,} cells broke an invariant."
     silent = [f"{n:,} {word}" for n, word in ((summary.unknown, "unknown"), (summary.unreached, "unreached")) if n]
     parts = [f"{' and '.join(silent)} of {summary.cells:,} cells"] if silent else []
-    if len(summary.reasons) > summary.points_missing:
+    if len(summary.reasons) > summary.points_missing + summary.rows_missing:
         parts.append("the run is not complete")
     if summary.points_missing:
         parts.append(f"listed points not reached: {summary.points_missing:,}")
+    if summary.rows_missing:
+        parts.append(f"listed rows not taken: {summary.rows_missing:,}")
     return f"No violation found, but no pass: {'; '.join(parts)}."
 
 
@@ -199,7 +228,7 @@ def not_covered(run: Run) -> tuple[str, ...]:
     if all(step.hit == 1 for result in run.results for step in result.cell.steps):
         sentences.append("Every fault is at the first time that a process reaches its point, none at a later time.")
     if not run.whole:
-        sentences.append("A filter, a budget or a shard left cells out; points that were not reached are not counted.")
+        sentences.append("A filter, a budget or a shard left cells out; what was not reached then is not counted.")
     if idle := len(points_without_cell(run)):
         sentences.append(f"At {idle:,} of {len(run.points):,} declared points no fault happens in this run.")
     return tuple(sentences)

@@ -247,7 +247,8 @@ def _print_closing(run: Run, console: Console, verbose: bool) -> None:
         count: int = getattr(summary, word)
         line.append(f"  {word} {count}", style=style if count else "")
     console.print(line, soft_wrap=True)
-    _print(console, f"points reached {summary.points_reached} of {summary.points_declared}")
+    rows = f"  rows taken {summary.rows_reached} of {summary.rows_listed}" if summary.rows_listed else ""
+    _print(console, f"points reached {summary.points_reached} of {summary.points_declared}{rows}")
     _print(console, f"{summary.cells_per_s:.1f} cells/s ({format_duration(run.duration_s)}, {run.jobs} at a time)")
     _print(console, KILL_PROVES_NO_FSYNC, "dim")
     _print(console, f"{summary.verdict.value}: {headline(summary)}", _STYLES[category(summary.verdict)])

@@ -1,6 +1,6 @@
 """Formal append under a recoverable lock: each post of a creator's page is archived at most once, whatever dies.
 
-    layout, records, states, manifests, slots, evidence, components, coverage, feed    decide: pure
+    layout, records, states, manifests, slots, evidence, components, coverage, feed, keys   decide: pure
     observe                                                                            only reads
     perform                                                                            only writes
     drive            observe -> decide -> perform until nothing is left to do

@@ -33,6 +33,10 @@ class Finding:
     line: int | None
     message: str
 
+    def __str__(self) -> str:
+        line = "" if self.line is None else f" line {self.line}"
+        return f"{self.code}: {self.file}{line}: {self.message}"
+
     def as_json(self) -> dict[str, object]:
         return {"code": self.code, "file": self.file, "line": self.line, "message": self.message}
 

@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 
 import killpoints
-from product.collector import commands
+from product.collector import commands, upkeep
 from product.collector.errors import CollectorError, from_os_error
 from product.collector.evidence import EvidenceRejected
 from product.collector.manifests import SEGMENT_MAX_BYTES
@@ -23,9 +23,13 @@ examples:
   python -m product.collector commit --evidence evidence.json
   python -m product.collector recover      # after a crash; the next commit does it too
   python -m product.collector status
+  python -m product.collector explain      # what is in the way, and what would take it away
+  python -m product.collector check        # is everything as it was written?
+  python -m product.collector move-completed
+  python -m product.collector handoff --out /mnt/usb/creator-42
 
 exit status: 0 done, 65 evidence refused, 70 ambiguous or unproven (look first), 73 cannot create,
-             75 busy or locked (try again), 78 configuration, 64 usage
+             75 busy or locked (try again), 78 configuration, 64 usage, 130 interrupted
 """
 
 
@@ -49,7 +53,10 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         message = "what was in flight goes on with the next commit or recover"
         return _fail(arguments.command, CollectorError("E_INTERRUPTED", message))
+    words = answer.pop("words", None)
     print(json.dumps({"ok": True, "command": arguments.command, **answer}))
+    for line in words or []:  # type: ignore[attr-defined]
+        print(line, file=sys.stderr)
     for warning in answer.get("warnings") or []:  # type: ignore[attr-defined]
         print(f"collector: {warning['code']}: {warning['path']}: {warning['why']}", file=sys.stderr)
     return 0
@@ -57,7 +64,7 @@ def main(argv: list[str]) -> int:
 
 def _fail(command: str, error: CollectorError) -> int:
     fields = {"code": error.code, "message": error.message, "row": error.row, "detail": error.detail}
-    print(json.dumps({"ok": False, "command": command, **fields}, default=str))
+    print(json.dumps({"ok": False, "command": command, **fields, **error.beside}, default=str))
     print(f"collector: {error.code}: {error.message}", file=sys.stderr)
     return error.exit_status
 
@@ -75,6 +82,10 @@ def _run(arguments: argparse.Namespace) -> commands.Answer:
     layout = commands.roots(arguments.state_dir, arguments.archive_dir)
     if arguments.command == "status":
         return commands.status(layout)
+    if arguments.command == "check":
+        return upkeep.check(layout, wait_s=arguments.wait)
+    if arguments.command == "explain":
+        return upkeep.explain(layout)
     if arguments.command == "begin":
         return commands.begin(
             layout,
@@ -89,6 +100,12 @@ def _run(arguments: argparse.Namespace) -> commands.Answer:
             evidence_file=arguments.evidence,
             wait_s=arguments.wait,
             segment_max_bytes=arguments.segment_max_bytes,
+        )
+    if arguments.command == "move-completed":
+        return upkeep.move_completed(layout, wait_s=arguments.wait, segment_max_bytes=arguments.segment_max_bytes)
+    if arguments.command == "handoff":
+        return upkeep.handoff(
+            layout, out=arguments.out, wait_s=arguments.wait, segment_max_bytes=arguments.segment_max_bytes
         )
     return commands.recover(layout, wait_s=arguments.wait, segment_max_bytes=arguments.segment_max_bytes)
 
@@ -106,11 +123,13 @@ def _name(text: str) -> str:
 def _instant(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
+        if at.tzinfo is None:
+            raise argparse.ArgumentTypeError(f"{text!r} has no zone: write 2026-11-30T12:34:56Z")
+        if not 1970 < at.year < 9999:  # strftime and the ring of hours know no others
+            raise ValueError
+        return at.astimezone(UTC)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2026-11-30T12:34:56Z") from error
-    if at.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} has no zone: write 2026-11-30T12:34:56Z")
-    return at.astimezone(UTC)
 
 
 def _seconds(text: str) -> float:
@@ -153,6 +172,13 @@ def _parser() -> argparse.ArgumentParser:
     commit.add_argument("--evidence", required=True, metavar="FILE")
     sub.add_parser("recover", parents=[common, writing], help="finish what a dead process left")
     sub.add_parser("status", parents=[common], help="what is in flight, what was last; reads only")
+    sub.add_parser("check", parents=[common], help="verify everything, name every finding; writes nothing")
+    sub.add_parser("explain", parents=[common], help="which row applies now, what is in the way; takes no lock")
+    sub.add_parser(
+        "move-completed", parents=[common, writing], help="move the evidence of finished runs to the archive"
+    )
+    handoff = sub.add_parser("handoff", parents=[common, writing], help="a bundle of the archive with SHA256SUMS")
+    handoff.add_argument("--out", required=True, metavar="DIR", help="must not exist, and not lie inside the roots")
     feed = sub.add_parser("import-feed", parents=[named], help="turn a feed answer into evidence")
     feed.add_argument("feed", metavar="FILE")
     feed.add_argument("--out", metavar="FILE", help="write the evidence here (must not exist); default: in the answer")

@@ -1,4 +1,5 @@
-"""What a user calls: begin, commit, recover, status, import-feed. Each returns the fields of one JSON answer."""
+"""What a user calls: begin, commit, recover, status, import-feed; upkeep.py has the others. Each returns the fields of one
+JSON answer."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from killpoints import reach
-from product.collector import observe, perform, points
+from product.collector import inventory, observe, perform, points
 from product.collector.drive import Journey, drive
 from product.collector.errors import CollectorError, ambiguous
 from product.collector.evidence import Evidence, hour_of, parse_evidence
@@ -35,7 +36,13 @@ Answer = dict[str, object]
 def opened(layout: Layout, run_id: str, wait_s: float, segment_max_bytes: int = SEGMENT_MAX_BYTES) -> Iterator[Desk]:
     """Hold the StateLock over the two checked roots. Every command that writes goes through here."""
     observe.require_plain_layout(layout)
-    lock = StateLock(
+    with locked(layout, run_id, wait_s):
+        observe.observe_marker(layout)
+        yield Desk(layout, own_identity(), segment_max_bytes)
+
+
+def locked(layout: Layout, run_id: str, wait_s: float) -> StateLock:
+    return StateLock(
         layout.state_lock,
         layout.owner,
         layout.owner_quarantine,
@@ -43,9 +50,6 @@ def opened(layout: Layout, run_id: str, wait_s: float, segment_max_bytes: int = 
         points=points.STATE,
         wait_s=wait_s,
     )
-    with lock:
-        observe.observe_marker(layout)
-        yield Desk(layout, own_identity(), segment_max_bytes)
 
 
 def read_input(path: str) -> bytes:
@@ -66,7 +70,7 @@ def begin(layout: Layout, *, task_id: str, run_id: str, at: datetime, wait_s: fl
     with opened(layout, run_id, wait_s) as desk:
         if observe.observe_presence(layout.candidates) is not Present.PRESENT:
             probe_renames(layout.archive)
-        journey = _recover(desk)
+        journey = recover_first(desk)
         if (done := observe.observe_slot_of_run(layout, run_id)) is not None:
             raise _taken(run_id, f"it ended as {done.state} in the hour {done.hour}")
         _require_slot(layout, hour)
@@ -86,7 +90,7 @@ def commit(layout: Layout, *, evidence_file: str, wait_s: float, segment_max_byt
     data = read_input(evidence_file)
     evidence = parse_evidence(data)
     with opened(layout, evidence.run_id, wait_s, segment_max_bytes) as desk:
-        journey = _recover(desk)
+        journey = recover_first(desk)
         begun = journey.waiting if journey.waiting and journey.waiting.run_id == evidence.run_id else None
         hour = begun.hour if begun else hour_of(evidence)
         done = observe.observe_slot_of_run(layout, evidence.run_id)
@@ -143,7 +147,7 @@ def _prepare(desk: Desk, evidence: Evidence, data: bytes, hour: str, begun: Pend
 def recover(layout: Layout, *, wait_s: float, segment_max_bytes: int) -> Answer:
     """Finish what a dead process left; with nothing in flight, say so and change nothing."""
     with opened(layout, "recover", wait_s, segment_max_bytes) as desk:
-        journey = _recover(desk, everywhere=True)
+        journey = recover_first(desk, everywhere=True)
         if journey.finished is not None:
             return _finished(desk, journey.finished, journey, already=False)
         state = "BEGUN" if journey.waiting else "NOTHING"
@@ -151,7 +155,8 @@ def recover(layout: Layout, *, wait_s: float, segment_max_bytes: int) -> Answer:
         return {"run_id": run_id, "state": state, "rows": journey.rows, "warnings": desk.warnings}
 
 
-def _recover(desk: Desk, everywhere: bool = False) -> Journey:
+def recover_first(desk: Desk, everywhere: bool = False) -> Journey:
+    """What every writing command does first: finish what a dead one left, clear its temporary files, settle latest."""
     journey = drive(desk)
     if journey.waiting is None:
         perform.sweep_temporaries(desk, everywhere)
@@ -161,14 +166,20 @@ def _recover(desk: Desk, everywhere: bool = False) -> Journey:
 
 
 def _reconcile_latest(desk: Desk) -> None:
-    """latest.json missing or behind is rebuilt from the slots; ahead of them is ambiguous."""
-    latest, slots = observe.observe_latest(desk.layout), observe.observe_slots(desk.layout)
+    due = find_latest_due(desk.layout)
+    if due is not None:
+        perform.write_latest(desk, due)
+
+
+def find_latest_due(layout: Layout) -> Latest | None:
+    """latest.json missing or behind is rebuilt from the slots; ahead of them is ambiguous. None: it is right."""
+    latest, slots = observe.observe_latest(layout), observe.observe_slots(layout)
     due = Latest.of(slots[-1]) if slots else None
     if latest == due:
-        return
+        return None
     if due is None or (latest is not None and latest.hour >= due.hour):
         raise ambiguous("latest.json points at a slot that is not there", file="refresh/latest.json")
-    perform.write_latest(desk, due)
+    return due
 
 
 def status(layout: Layout) -> Answer:
@@ -176,14 +187,14 @@ def status(layout: Layout) -> Answer:
     observe.require_plain_layout(layout)
     pending, latest = observe.observe_pending(layout), observe.observe_latest(layout)
     return {
-        "pending": None if pending is None else _describe_pending(pending),
+        "pending": None if pending is None else describe_pending(pending),
         "formal_lock": observe.observe_presence(layout.formal_lock).value,
         "latest": None if latest is None else {"hour": latest.hour, "run_id": latest.run_id, "state": latest.state},
         "segments": {name: len(observe.segment_numbers(layout, name)) for name in MANIFESTS},
     }
 
 
-def _describe_pending(pending: Pending) -> Answer:
+def describe_pending(pending: Pending) -> Answer:
     claim = pending.claim
     return {
         "task_id": pending.task_id,
@@ -242,6 +253,8 @@ def _require_run_id(layout: Layout, run_id: str, data: bytes, done: Slot | None)
         raise _taken(run_id, "it is stored with other evidence")
     if stored is not None and observe.is_archived(layout, run_id):
         raise _taken(run_id, "it is archived, and its slot has been reused since")
+    if (moved := inventory.find_archived(layout, run_id)) is not None:
+        raise _taken(run_id, f"it is archived, with the evidence in {moved}")
 
 
 def _taken(run_id: str, why: str) -> CollectorError:

@@ -20,6 +20,7 @@ class Gap(StrEnum):
     CARD_PER_OBSERVATION_LIMIT = "CARD_PER_OBSERVATION_LIMIT"
     CURSOR_BROKEN = "CURSOR_BROKEN"
     NEITHER_KNOWN_NOR_END = "NEITHER_KNOWN_NOR_END"
+    STARTED_MIDWAY = "STARTED_MIDWAY"  # nobody looked at what stands above the first cursor
 
 
 class TerminalState(StrEnum):
@@ -119,6 +120,7 @@ def _find_gaps(evidence: Evidence, reached_known: bool) -> list[Gap]:
         Gap.UNPARSED_NODES: any(observation.unparsed_nodes for observation in observations),
         Gap.CARD_PER_OBSERVATION_LIMIT: any(observation.limit_hit for observation in observations),
         Gap.CURSOR_BROKEN: any(one.cursor_after != next_.cursor_before for one, next_ in pairwise(observations)),
+        Gap.STARTED_MIDWAY: observations[0].cursor_before is not None,
         Gap.NEITHER_KNOWN_NOR_END: not reached_known and observations[-1].cursor_after is not None,
     }
     return [gap for gap, found in gaps.items() if found]

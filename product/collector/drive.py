@@ -99,7 +99,7 @@ def decide(layout: Layout, pending: Pending | None, now: datetime, memory: obser
         if rows[-1].action in REFUSALS:
             return Decision((rows[-1],), facts, unsound=found.unsound)
     if rows[1].action is not Action.CONTINUE:
-        return Decision((rows[1],), guard, claim.attempt)
+        return Decision((rows[1],), asked[1][1], claim.attempt)
     return Decision((rows[1], rows[2]), transaction)
 
 

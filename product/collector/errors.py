@@ -17,9 +17,11 @@ EXIT_STATUS = {
     "E_FEED": EXIT_REFUSED,
     "E_INPUT": EXIT_REFUSED,
     "E_RUN_ID_TAKEN": EXIT_REFUSED,
+    "E_CHECK_FAILED": EXIT_AMBIGUOUS,
     "E_STATE_LOCKED": EXIT_BUSY,
     "E_FORMAL_LOCK_BUSY": EXIT_BUSY,
     "E_SLOT_TAKEN": EXIT_CANNOT_CREATE,
+    "E_HANDOFF_EXISTS": EXIT_CANNOT_CREATE,
     "E_IO": EXIT_CANNOT_CREATE,
     "E_CONFIG": EXIT_CONFIGURATION,
     "E_PATH_REPARSE": EXIT_CONFIGURATION,
@@ -30,12 +32,16 @@ EXIT_STATUS = {
 
 
 class CollectorError(Exception):
-    """``code``, ``message``, the table ``row`` that refused (or None) and ``detail``: what was found where."""
+    """``code``, ``message``, the table ``row`` that refused (or None) and ``detail``: what was found where.
+
+    ``beside``: fields that stand beside these in the answer.
+    """
 
     def __init__(self, code: str, message: str, **detail: object) -> None:
         super().__init__(f"{code}: {message}")
         self.code, self.message, self.detail = code, message, detail
         self.row: str | None = None
+        self.beside: dict[str, object] = {}
 
     def at_row(self, row: str) -> CollectorError:
         self.row = self.row or row

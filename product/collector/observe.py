@@ -23,6 +23,7 @@ from product.collector.layout import (
     hour_number,
     segment_name,
     segment_number,
+    slot_of,
 )
 from product.collector.leftovers import Leftover, parse_leftovers
 from product.collector.manifests import ChainBroken, Tip, last_line, read_lines
@@ -401,14 +402,18 @@ def read_segments(layout: Layout, name: str, first: int = 1) -> Iterator[tuple[i
 
 
 def run_ids(layout: Layout) -> list[str]:
-    """Runs that have a directory, finished or not; a link of such a name is nobody's run."""
+    """Runs that have a directory, finished or not; a file or a link of such a name is nobody's run."""
     names = [name for name in _names(layout.runs_directory) if NAME.fullmatch(name)]
-    return [name for name in names if not layout.evidence(name).parent.is_symlink()]
+    return [name for name in names if stat.S_ISDIR(os.lstat(layout.evidence(name).parent).st_mode)]
 
 
 def observe_slot(layout: Layout, number: int) -> Slot | None:
     """One hour's terminal record, or None. Raises E_RECOVERY_AMBIGUOUS for a file that is not ours."""
-    return _observe_document(layout.slot(number), f"refresh/slots/{number:03d}.json", parse_slot)
+    file = f"refresh/slots/{number:03d}.json"
+    slot = _observe_document(layout.slot(number), file, parse_slot)
+    if slot is not None and slot_of(slot.hour) != number:
+        raise ambiguous(f"{file} is the record of slot {slot_of(slot.hour):03d}", file=file, pointer="/slot")
+    return slot
 
 
 def observe_latest(layout: Layout) -> Latest | None:

@@ -332,9 +332,10 @@ def _delete(desk: Desk, item: Item) -> bool:
     except FileNotFoundError:
         return True
     except (OSError, UnexpectedContent) as error:
-        desk.warnings.append(
-            {"code": "W_STALE_LOCK_QUARANTINE", "path": item.path, "sha256": item.digest.sha256, "why": str(error)}
-        )
+        fields: dict[str, object] = {"path": item.path, "sha256": item.digest.sha256, "why": str(error)}
+        # one an item, however often it was tried
+        others = [warning for warning in desk.warnings if warning["path"] != item.path]
+        desk.warnings[:] = [*others, {"code": "W_STALE_LOCK_QUARANTINE", **fields}]
         return False
     return True
 

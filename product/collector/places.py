@@ -141,3 +141,7 @@ def evidence_name(run_id: str) -> str:
 def is_state(name: str) -> bool:
     """Whether the name is relative to the state root; all others are to the archive root."""
     return name.split("/", 1)[0] in _STATE_TOPS
+
+
+def slot_name(number: int) -> str:
+    return f"refresh/slots/{number:03d}.json"

@@ -16,9 +16,9 @@ COPIED = declare(
     "collector.move.copied", "M2: the evidence is in the archive and still in the state root", "collector.md 6",
     steps=PUT_NEW_STEPS,
 )  # fmt: skip
-COPY_DURABLE = declare(
-    "collector.move.copy-durable", "M3: the copy is exact and survives a power cut, the source is still there",
-    "collector.md 6", steps=DURABLE_STEPS,
+DURABLE = declare(
+    "collector.move.durable", "M3, M4: the evidence in the archive is exact and survives a power cut", "collector.md 6",
+    steps=DURABLE_STEPS,
 )  # fmt: skip
 SOURCE_REMOVED = declare(
     "collector.move.source-removed", "M3: the copied evidence is removed from the state root", "collector.md 6",

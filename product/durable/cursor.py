@@ -265,12 +265,13 @@ def _save_batch(store: Store, source: int, progress: Progress, product: Product,
     progress.offset, progress.applied = reached, max(progress.applied, reached)
 
 
-def save(store: Store, document: bytes | None, position: Position) -> None:
-    """Effect and evidence at once (None: they are saved already), and then the cursor. Raises OSError, DurableError."""
+def save(store: Store, document: bytes | None, position: Position | None) -> None:
+    """Effect and evidence at once, and then the cursor; None for what is there already. Raises OSError, DurableError."""
     if document is not None:
         _put(store.effect, document, store.points.effect, store.durability)
-    reach(store.points.saved)
-    _put(store.cursor, position.format(), store.points.cursor, store.durability)
+    if position is not None:
+        reach(store.points.saved)
+        _put(store.cursor, position.format(), store.points.cursor, store.durability)
 
 
 def _put(path: Path, data: bytes, point: Point, durability: Durability) -> None:

@@ -198,9 +198,10 @@ class StateLock:
     # ------------------------------------------------------------------------------------------ the kernel lock
 
     def _lock(self) -> int:
-        """The locked descriptor. No kernel has a lock with a time limit but by signal or thread, so we ask again:
+        """The locked descriptor. Raises StateLocked, after ``wait_s``.
 
-        naps from a millisecond up, bounded, and with ``wait_s`` of 0 not a single one.
+        The kernel offers no flock with a time limit (only a signal or a second thread could end one), so this asks
+        again after short naps; with ``wait_s`` of 0 there is none.
         """
         deadline = time.monotonic() + self._wait_s
         nap_s = _NAP_FIRST_S

@@ -192,6 +192,11 @@ class Process:
         """Until it is held at the first hit of ``point``."""
         assert self.read_record() == f"pause\t{point}\t1\t{self.pid}"
 
+    def read_word(self) -> str:
+        """The next line of stderr."""
+        assert self._process.stderr is not None
+        return self._process.stderr.readline()
+
     def resume(self) -> None:
         os.write(self._resume, b"\n")
 
@@ -244,11 +249,10 @@ def evidence_of(run_id: str, posts: Sequence[int] = (1, 2), *, hour: str = "2026
 
 
 def differences(before: Tree, after: Tree) -> list[tuple[str, str]]:
-    """What changed, but for what even a refusal may touch: the state lock's own files, the derived index."""
+    """What changed in the roots, but for what even a refusal may touch: the state lock's own files, the derived index."""
     exempt = CollectorScenario.bookkeeping
-    return [
-        (path, how) for path, how in before.differences(after) if not any(fnmatchcase(path, glob) for glob in exempt)
-    ]
+    found = [change for change in before.differences(after) if change[0].startswith(("state", "archive"))]
+    return [(path, how) for path, how in found if not any(fnmatchcase(path, glob) for glob in exempt)]
 
 
 @contextmanager
@@ -256,6 +260,26 @@ def nothing_changes(collector: Collector) -> Iterator[None]:
     before = collector.tree()
     yield
     assert differences(before, collector.tree()) == []
+
+
+_deaths: dict[tuple[str, bool], tuple[Tree, int]] = {}
+
+
+def die_at(collector: Collector, point: str, *, used: bool = False) -> None:
+    """What a commit of the posts 1 and 2 leaves that died at ``point``; ``used``: the archive had post 9 before.
+
+    Each death is died once, by a real process, and copied from then on, as long as nobody has its number.
+    """
+    tree, pid = _deaths.get((point, used), (None, 0))
+    if tree is None or os.path.exists(f"/proc/{pid}"):
+        if used:
+            collector.commit("zero", [9], hour="2026-11-30T10")
+        pid = collector.kill(point, "commit", "--evidence", collector.evidence())
+        _deaths[point, used] = collector.tree(), pid
+        return
+    for root in (collector.state, collector.archive):
+        root.rmdir()
+    restore_tree(tree, collector.home)
 
 
 def copy_of(tree: Tree, home: Path) -> Collector:

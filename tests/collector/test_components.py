@@ -161,6 +161,11 @@ def test_an_empty_archive_knows_nothing() -> None:
     assert (len(new), known) == (2, ())
 
 
+def test_values_are_frozen() -> None:
+    joined = Archive(p1=Identifiers("1")).join(card(1), card(2))
+    assert hash(joined) == hash(Archive(p1=Identifiers("1")).join(card(1), card(2)))
+
+
 def test_two_components_may_be_one_archived_post() -> None:
     archive = Archive(p1=Identifiers("1", "2"))
     new, known = archive.join(card(1), card(opus=2, bvid=BVIDS[0]))

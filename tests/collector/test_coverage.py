@@ -46,6 +46,12 @@ def test_counts_and_hashes_are_those_of_the_observations() -> None:
     assert (proof["parse_complete"], proof["complete"], proof["reasons"]) == (False, False, ["UNPARSED_NODES"])
 
 
+def test_a_proof_is_frozen_and_without_unparsed_nodes_the_parse_is_complete() -> None:
+    proof = prove(make_observation([make_card(0)], after="b"))
+    assert (proof.parse_complete, proof.complete) == (True, False)
+    assert hash(proof) == hash(prove(make_observation([make_card(0)], after="b")))
+
+
 def test_a_hash_changes_with_what_was_observed() -> None:
     one, other = (prove(make_observation([make_card(0, dynamic=name)])) for name in ("7", "8"))
     assert one.observation_sha256 != other.observation_sha256
@@ -70,6 +76,16 @@ FULL = [make_card(position) for position in range(50)]
             [Gap.UNPARSED_NODES, Gap.CARD_PER_OBSERVATION_LIMIT],
         ),
         ([make_observation([], after="b"), make_observation([make_card(0)], ordinal=1, before="b")], False, []),
+        (
+            [make_observation([], [make_unparsed(0)], after="b"), make_observation([], ordinal=1, before="b")],
+            False,
+            [Gap.UNPARSED_NODES],
+        ),
+        (
+            [make_observation(FULL, after="b"), make_observation([], ordinal=1, before="b")],
+            False,
+            [Gap.CARD_PER_OBSERVATION_LIMIT],
+        ),
         (
             [make_observation([], after="b"), make_observation([make_card(0)], ordinal=1, before="c")],
             True,

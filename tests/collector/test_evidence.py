@@ -78,6 +78,15 @@ def test_valid_evidence_is_read_to_the_last_member() -> None:
     assert hour_of(evidence) == "2026-11-30T12:00:00Z"
 
 
+def test_values_are_frozen_and_equal_by_what_was_seen() -> None:
+    evidence = parse_evidence(to_bytes(SAMPLE))
+    assert hash(evidence) == hash(parse_evidence(to_bytes(SAMPLE)))
+    twice = make_evidence(make_observation([make_card(0)]), make_observation([make_card(0)], ordinal=1))
+    one, other = parse_evidence(to_bytes(twice)).cards
+    assert one == other
+    assert one.pointer != other.pointer
+
+
 @pytest.mark.parametrize("path", objects(SAMPLE), ids=pointer_of)
 def test_every_object_has_exactly_its_keys(path: Path) -> None:
     refused = refusal_of(set_at(SAMPLE, (*path, EXTRA), 1))

@@ -244,6 +244,7 @@ def test_a_fingerprint_looks_only_so_deep_and_so_far() -> None:
     assert fingerprints_of({"major": {"major": {"major": {"major": {"major": {"major": 1}}}}}}) != [deep]
     assert fingerprints_of({"type": "DYNAMIC_TYPE_NEW", "major": {"items": [1, 2, 3, 4, "x"]}}) == [few]
     assert fingerprints_of({"type": "DYNAMIC_TYPE_NEW", "major": {"items": [1, 2, 3, "x", 5]}}) != [few]
+    assert fingerprints_of([[[[[[[1]]]]]]]) == fingerprints_of([[[[[[[2, 3]]]]]]])
     assert fingerprints_of({"major": {}, "x": 1}) == fingerprints_of({"major": {}, "y": "z"})
     assert fingerprints_of({"major": 1, "basic": 1, "x": 1}) != fingerprints_of({"major": 1, "basic": 1})
 
@@ -326,9 +327,11 @@ def test_an_answer_that_cannot_be_read(answer: object, pointer: str) -> None:
         assert re.search("over the limit|BOM|too deep|not JSON", refused.message)
 
 
-def test_an_answer_of_exactly_the_limit_is_read() -> None:
+def test_an_answer_of_exactly_the_limit_is_read_and_none_over_it() -> None:
     data = json.dumps(SPACE).encode()
-    assert read(data + b" " * (8 * 1024 * 1024 - len(data))).observations[0].visible_node_count == 12
+    padded = data.ljust(8 * 1024 * 1024)
+    assert read(padded).observations[0].visible_node_count == 12
+    assert "over the limit" in refusal_of(padded + b" ").message
 
 
 def test_a_byte_order_mark_is_called_by_its_name() -> None:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +68,12 @@ def test_reading_agrees_with_the_standard_library_or_refuses(value: Any) -> None
         assert decode(text) == json.loads(text)
     except JsonRejected:
         assert any(mark in text for mark in (".", "e", "Infinity", "NaN"))
+
+
+ALMOST_CANONICAL = [
+    b'{"a":1,"a":1}', b'{"b":1,"a":1}', b'{"a": 1}', b'{"a":1.0}', b'{"a":1e1}', b"-0", b"01", b"NaN", b'"\\ud800"',
+    b'"\\u0061"', b'"\\/"', b'{"a":9007199254740993}', b"[" * 65 + b"]" * 65, b'"\\u007f"', b'"\x7f"', b"true ", b"1" * 5000,
+]  # fmt: skip
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40))
@@ -136,7 +143,7 @@ def test_no_constant_that_is_not_json(word: str) -> None:
     assert both_ways(f'{{"n":{word}}}').pointer == "/n"
 
 
-def test_b132_integers_are_bounded_and_never_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_b132_integers_are_bounded_and_never_converted() -> None:
     batch = ['{"n":1}', '{"n":' + "9" * 5000 + "}", '{"n":-2}']
     verdicts: list[Any] = []
     for item in batch:
@@ -284,3 +291,32 @@ def test_the_parser_of_the_standard_library_is_used_with_all_hooks() -> None:
         json.loads(text)
         rejected(text)
     assert Limits() == canonical.DEFAULT_LIMITS
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    )
+)
+def test_the_fast_way_gives_what_the_careful_one_gives(value: Any) -> None:
+    data = canonical.encode(value)
+    assert canonical.decode_canonical(data) == canonical.decode(data) == value
+    assert data == reference(value)
+
+
+def reference(value: Any) -> bytes:
+    """rfc8785 itself, the two integers aside that it refuses."""
+    return rfc8785.dumps(canonical._with_edges_as_doubles(value))
+
+
+ALMOST_CANONICAL = [
+    b'{"a":1,"a":1}', b'{"b":1,"a":1}', b'{"a": 1}', b'{"a":1.0}', b'{"a":1e1}', b"-0", b"01", b"NaN", b'"\\ud800"',
+    b'"\\u0061"', b'"\\/"', b'{"a":9007199254740993}', b"[" * 65 + b"]" * 65, b'"\\u007f"', b'"\x7f"', b"true ", b"1" * 5000,
+]  # fmt: skip
+
+
+@given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode) | st.sampled_from(ALMOST_CANONICAL))
+def test_the_fast_way_never_takes_what_the_careful_one_refuses(data: bytes) -> None:
+    if canonical._read_at_once(data, canonical.Limits()) is not canonical._DOUBT:
+        assert canonical.encode(canonical.decode(data)) == data

@@ -18,7 +18,6 @@ from product.durable.errors import (
     DurableError,
     LockingUnsupported,
     StateLocked,
-    StateOwnerThirdContent,
     UnexpectedContent,
 )
 from product.durable.identity import own_identity
@@ -553,4 +552,3 @@ def test_points_that_a_product_does_not_name_are_not_needed(tmp_path: Path) -> N
     paths = tmp_path / LOCK_NAME, tmp_path / OWNER_NAME, tmp_path / QUARANTINE_NAME
     with StateLock(*paths, run_id="r", points=few):
         assert names(tmp_path) == [LOCK_NAME, OWNER_NAME]
-    assert issubclass(StateOwnerThirdContent, DurableError)

@@ -77,7 +77,7 @@ def invariants(result: CellResult) -> set[str]:
 
 @pytest.mark.parametrize("hit", [1, 2])
 @pytest.mark.parametrize("point", toy.KILL_ROWS)
-@pytest.mark.parametrize("fault", ["kill", "rival"])
+@pytest.mark.parametrize("fault", ["kill", "rival:commit"])
 def test_a_right_program_passes(engine: Engine, point: str, hit: int, fault: str) -> None:
     result = run_wrong(engine, "healthy", f"{point}#{hit}={fault}")
     assert result.verdict is Verdict.PASS, (result.why, result.violations)
@@ -110,7 +110,7 @@ def test_the_story_tells_every_process_in_order(engine: Engine) -> None:
     assert [chapter.ended for chapter in result.story[1:]] == ["died by SIGKILL", "exit 0", "exit 0", "exit 0"]
     assert result.story[1].points[-1] == "toy.pending#2 kill"
     assert (result.row, result.rows, result.recoveries) == ("R1", ("R1",), 1)
-    held = run_wrong(engine, "healthy", "toy.pending#2=rival")
+    held = run_wrong(engine, "healthy", "toy.pending#2=rival:commit")
     assert [chapter.title for chapter in held.story][1:4] == ["paused", "rival", "run"]
 
 
@@ -138,7 +138,7 @@ def test_a_point_that_is_not_reached(engine: Engine) -> None:
     assert result.verdict is Verdict.UNREACHED and not result.steps[0].fired
     assert "kill point not reached: toy.pending#3" in result.why and "exited with 0" in result.why
     assert run_wrong(engine, "healthy", "toy.redone#1=kill").verdict is Verdict.UNREACHED
-    assert run_wrong(engine, "healthy", "toy.pending#3=rival").verdict is Verdict.UNREACHED
+    assert run_wrong(engine, "healthy", "toy.pending#3=rival:commit").verdict is Verdict.UNREACHED
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_recovery_that_hangs(engine: Engine) -> None:
 def test_a_grandchild_that_keeps_the_pipes_open(engine: Engine) -> None:
     """B180: the cell returns although something still holds stdout and the control pipe."""
     assert run_wrong(engine, "grandchild").verdict is Verdict.PASS
-    assert run_wrong(engine, "grandchild", "toy.pending#1=rival").verdict is Verdict.PASS
+    assert run_wrong(engine, "grandchild", "toy.pending#1=rival:commit").verdict is Verdict.PASS
 
 
 def test_a_server_that_is_shot_costs_one_cell(engine: Engine) -> None:
@@ -272,13 +272,13 @@ def test_a_tamper_that_the_scenario_does_not_have_is_unknown(engine: Engine) -> 
         ("restless", "toy.pending#1=kill", None, "converges"),
         ("never-ends", "toy.pending#1=kill", None, "converges"),
         ("busy", "toy.pending#1=kill", None, "no_self_deadlock"),
-        ("intrudes", "toy.pending#1=rival", None, "live_owner_untouched"),
+        ("intrudes", "toy.pending#1=rival:commit", None, "live_owner_untouched"),
         ("refuses", "toy.pending#1=kill", Expect(refuses="E_NO"), "refusal_changes_nothing"),
         ("residue", "toy.pending#1=kill", None, "no_residue"),
         ("confused", "toy.pending#1=kill", None, "row"),
         ("healthy", "toy.pending#1=kill", Expect(row="R2"), "row"),
         ("healthy", "toy.appended#1=error:ENOSPC", Expect(code="EXDEV"), "answers"),
-        ("healthy", "toy.pending#1=rival", Expect(code="E_OTHER"), "live_owner_untouched"),
+        ("healthy", "toy.pending#1=rival:commit", Expect(code="E_OTHER"), "live_owner_untouched"),
     ],
 )
 def test_a_wrong_program_fails(engine: Engine, wrong: str, step: str, expect: Expect | None, invariant: str) -> None:

@@ -76,6 +76,7 @@ PENDING = ("points", "toy.pending")
         (put("defaults", "timeout_s")(0), "defaults.timeout_s", "greater than 0"),
         (put("defaults", "recoveries_max")(0), "defaults.recoveries_max", "greater than or equal to 1"),
         (put(*HEALTHY, "recovers")(["x"]), f"scenarios.{toy.HEALTHY}.recovers", "nearest known: recover"),
+        (put(*HEALTHY, "rivals")({"commit": []}), f"scenarios.{toy.HEALTHY}.rivals.commit", "at least 1 item"),
         (put(*HEALTHY, "judge")("toy_judge.Toy"), f"scenarios.{toy.HEALTHY}.judge", "should match pattern"),
         (put(*HEALTHY, "run")([]), f"scenarios.{toy.HEALTHY}.run", "at least 1 item"),
         (put(*HEALTHY, "run")("python -m toy"), f"scenarios.{toy.HEALTHY}.run", "valid list"),
@@ -89,12 +90,16 @@ PENDING = ("points", "toy.pending")
         (put(*PENDING, "faults")(["error:"]), "points.toy.pending.faults", "unknown errno ''"),
         (put(*PENDING, "faults")(["error:ENOPSC"]), "points.toy.pending.faults", "unknown errno 'ENOPSC'"),
         (put(*PENDING, "faults")(["tamper:"]), "points.toy.pending.faults", "nearest known: tamper:NAME"),
-        (put(*PENDING, "faults")(["kill", "rival", "kill"]), "points.toy.pending.faults", "listed twice"),
+        (put(*PENDING, "faults")(["rival"]), "points.toy.pending.faults", "nearest known: rival:NAME"),
+        (put(*PENDING, "faults")(["kill", "rival:commit", "kill"]), "points.toy.pending.faults", "listed twice"),
         (put(*PENDING, "faults")([]), "points.toy.pending.faults", "at least 1 item"),
         (put(*PENDING, "scenarios")([]), "points.toy.pending.scenarios", "at least 1 item"),
         (put(*PENDING, "hits")(0), "points.toy.pending.hits", "greater than or equal to 1"),
         (put(*PENDING, "hits")({"toy.helthy": 2}), "points.toy.pending", f"nearest known: {toy.HEALTHY}"),
-        (put(*PENDING, "expect")({"rivel": {}}), "points.toy.pending", "unknown fault 'rivel'; the nearest known: rival"),
+        (put(*PENDING, "expect")({"rival:comit": {}}), "points.toy.pending", "the nearest known: rival:commit"),
+        (put(*PENDING, "expect")({"tamper:*": {}}), "points.toy.pending", "unknown fault 'tamper:*'"),
+        (put(*PENDING, "only_in")({"rivel:*": []}), "points.toy.pending", "the nearest known: rival:*"),
+        (put(*PENDING, "only_in")({"kill": ["toy.helthy"]}), "points.toy.pending", f"nearest known: {toy.HEALTHY}"),
         (put(*PENDING, "expect")({"kill": {"rows": "R1"}}), "points.toy.pending.expect.kill.rows", "not permitted"),
         (put(*PENDING, "expect_in")({"toy.helthy": {}}), "points.toy.pending", f"nearest known: {toy.HEALTHY}"),
         (put(*PENDING, "expect_in")({toy.HEALTHY: {"kil": {}}}), "points.toy.pending", "the nearest known: kill"),
@@ -171,7 +176,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 # --- faults and expectations
 
 
-@pytest.mark.parametrize("fault", ["kill", "term", "rival", "error:ENOSPC", "tamper:anything"])
+@pytest.mark.parametrize("fault", ["kill", "term", "rival:anybody", "error:ENOSPC", "tamper:anything"])
 def test_faults_that_are_known(fault: str) -> None:
     require_fault(fault)
     from harness.faults import find_fault
@@ -179,18 +184,37 @@ def test_faults_that_are_known(fault: str) -> None:
     find_fault(fault)
 
 
-def test_expectations_by_scenario_and_hits_by_scenario(tmp_path: Path) -> None:
+def test_expectations_and_hits_by_scenario(tmp_path: Path) -> None:
+    """The closest that is said counts: of this scenario before all, of this fault before its kind."""
+
     def change(matrix: dict[str, Any]) -> None:
         row = matrix["points"]["toy.pending"]
         row["hits"] = {toy.RECOVERING: 3}
         row["scenarios"] = [toy.HEALTHY, toy.RECOVERING]
-        row["expect_in"] = {toy.RECOVERING: {"kill": {"refuses": "E_NO"}}}
+        row["faults"] = ["kill", "error:EIO", "error:ENOSPC", "rival:commit"]
+        row["expect"]["error:*"] = {"code": "ANY"}
+        row["expect"]["error:EIO"] = {"code": "EIO"}
+        row["expect_in"] = {toy.RECOVERING: {"kill": {"refuses": "E_NO"}, "error:*": {"code": "OTHER"}}}
 
     row = loaded_with(tmp_path, change).points["toy.pending"]
     assert (row.hits_in(toy.HEALTHY), row.hits_in(toy.RECOVERING)) == (1, 3)
     assert row.expected(toy.HEALTHY, "kill") == Expect(row="R1")
     assert row.expected(toy.RECOVERING, "kill") == Expect(refuses="E_NO")
-    assert row.expected(toy.RECOVERING, "rival") == Expect(code="BUSY")
+    assert row.expected(toy.HEALTHY, "error:EIO") == Expect(code="EIO")
+    assert row.expected(toy.HEALTHY, "error:ENOSPC") == Expect(code="ANY")
+    assert row.expected(toy.RECOVERING, "error:ENOSPC") == Expect(code="OTHER")
+    assert row.expected(toy.RECOVERING, "rival:commit") == Expect(code="BUSY")
+
+
+def test_a_fault_that_is_tried_in_some_scenarios_only(tmp_path: Path) -> None:
+    def change(matrix: dict[str, Any]) -> None:
+        row = matrix["points"]["toy.pending"]
+        row["scenarios"] = [toy.HEALTHY, toy.RECOVERING]
+        row["only_in"] = {"rival:*": [toy.HEALTHY]}
+
+    row = loaded_with(tmp_path, change).points["toy.pending"]
+    assert row.scenarios_of("rival:commit") == [toy.HEALTHY]
+    assert row.scenarios_of("kill") == [toy.HEALTHY, toy.RECOVERING]
 
 
 # --- the gate
@@ -200,7 +224,9 @@ def test_a_point_that_only_the_code_has(tmp_path: Path) -> None:
     problems = gate_refusal(tmp_path, lambda matrix: matrix["points"].pop("toy.redone"))
     assert problems[0].startswith("point 'toy.redone' is declared in the code but matrix.yaml lists no row for it")
     misspelt = (*DECLARED, DeclaredPoint("toy.appendid", "", ""))
-    assert gate_refusal(tmp_path, lambda matrix: None, misspelt)[0].endswith("the nearest known: toy.appended, toy.pending")
+    assert gate_refusal(tmp_path, lambda matrix: None, misspelt)[0].endswith(
+        "the nearest known: toy.appended, toy.pending, toy.redone"
+    )
 
 
 def test_a_point_that_only_the_matrix_has(tmp_path: Path) -> None:
@@ -211,7 +237,8 @@ def test_a_point_that_only_the_matrix_has(tmp_path: Path) -> None:
 
 def test_a_scenario_that_nobody_uses(tmp_path: Path) -> None:
     problems = gate_refusal(tmp_path, lambda m: m["scenarios"].update({"toy.healthier": toy.scenario()}))
-    assert problems == (f"scenario 'toy.healthier' is used by no point; the nearest known: {toy.HEALTHY}",)
+    assert len(problems) == 1
+    assert problems[0].startswith(f"scenario 'toy.healthier' is used by no point; the nearest known: {toy.HEALTHY}")
 
 
 def test_a_scenario_that_is_not_there(tmp_path: Path) -> None:
@@ -230,10 +257,15 @@ def test_something_is_armed_at_a_point_that_no_code_declares(tmp_path: Path, key
     assert "the nearest known: toy.pending" in problems[0]
 
 
-def test_a_rival_without_a_command(tmp_path: Path) -> None:
-    problems = gate_refusal(tmp_path, lambda matrix: matrix["scenarios"][toy.HEALTHY].pop("rival"))
+def test_a_rival_that_the_scenario_does_not_have(tmp_path: Path) -> None:
+    def change(matrix: dict[str, Any]) -> None:
+        matrix["scenarios"][toy.HEALTHY]["rivals"] = {"comit": ["true"]}
+
+    problems = gate_refusal(tmp_path, change)
     assert len(problems) == 3
-    assert problems[0] == f"point 'toy.pending' lists the fault 'rival' in {toy.HEALTHY!r}, which has no rival command"
+    assert problems[0] == (
+        f"point 'toy.pending' lists 'rival:commit', but {toy.HEALTHY!r} has no such rival; the nearest known: comit"
+    )
 
 
 def test_the_gate_tells_every_problem_at_once(tmp_path: Path) -> None:

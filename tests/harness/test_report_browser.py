@@ -194,6 +194,53 @@ def test_the_filter_finds_by_text_and_by_verdict(tmp_path: Path) -> None:
     assert told["told"] == "1 of 3 cells"
 
 
+def test_a_scenario_can_be_chosen_and_a_chip_says_what_is_shown_of_it(tmp_path: Path) -> None:
+    results = [
+        make_result(scenario="one", hit=1),
+        make_result(scenario="one", hit=2, verdict=Verdict.FAIL),
+        make_result(scenario="two", hit=1),
+    ]
+    script = """
+        const count = document.getElementById('shown').textContent;
+        const select = document.getElementById('scenario'), all = visible(), texts = seen().map((c) => c.textContent);
+        type('#1');
+        const partly = visible();
+        type('');
+        const again = visible(), same = texts.join() === seen().map((c) => c.textContent).join();
+        select.value = 'two';
+        select.dispatchEvent(new Event('input'));
+        return { count, all, partly, again, same, two: visible() };
+    """
+    told = drive(render_html(make_run(results)), script, tmp_path)
+    name = "shop.pay.charged, {}, kill: {}"
+    assert told["all"] == told["again"] == [
+        name.format("all scenarios", "3 cells, 1 fail"),
+        name.format("one", "2 cells, 1 fail"),
+        name.format("two", "1 cell, 1 pass"),
+    ]  # fmt: skip
+    assert told["partly"] == [
+        name.format("all scenarios", "2 cells, 2 pass"),
+        name.format("one", "1 cell, 1 pass"),
+        name.format("two", "1 cell, 1 pass"),
+    ]
+    assert told["same"] is True
+    assert told["count"] == "3 cells"  # not twice, though two chips show each of them
+    assert told["two"] == [name.format("two", "1 cell, 1 pass")]
+
+
+def test_a_story_opened_from_all_scenarios_lists_the_cells_of_all(tmp_path: Path) -> None:
+    run = make_run([make_result(scenario="one"), make_result(scenario="two", verdict=Verdict.FAIL)])
+    script = """
+        document.querySelector('.chip').click();
+        dispatchEvent(new HashChangeEvent('hashchange'));
+        const links = [...document.querySelectorAll('.siblings a')];
+        return { title: document.getElementById('story-title').textContent, links: links.map((a) => a.textContent) };
+    """
+    told = drive(render_html(run), script, tmp_path)
+    assert told["title"] == "two/shop.pay.charged#1=kill"
+    assert told["links"] == ["✓ passone #1=kill", "✗ failtwo #1=kill"]
+
+
 def test_only_what_changed_can_be_shown(tmp_path: Path) -> None:
     before = result_document(make_run([make_result(hit=1), make_result("shop.pay.sent", verdict=Verdict.FAIL)]))
     page = render_html(make_run([make_result(hit=1), make_result("shop.pay.sent")]), before)

@@ -93,7 +93,7 @@ def test_a_cell_in_the_result_file() -> None:
 @pytest.mark.parametrize("make", [make_big_run, make_hostile_run], ids=["big", "hostile"])
 def test_a_result_file_comes_back_as_the_run_it_was(make: object, tmp_path: Path) -> None:
     assert callable(make)
-    run: Run = replace(make(), interrupted=True, whole=False, planned=999)
+    run: Run = replace(make(), interrupted=True, whole=False, planned=999, listed_rows=frozenset({"T1"}))
     write_json(run, tmp_path / "run.json")
     again = read_run(tmp_path / "run.json")
     assert result_document(again) == result_document(run)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.model import Step, Verdict
-from harness.report.grid import area_of, build_tables, natural, product_of
+from harness.report.grid import ALL, area_of, build_tables, natural, product_of
 from harness.report.html import MARKS, render_html, write_html
 from harness.report.json_result import result_document
 from harness.report.tally import KILL_PROVES_NO_FSYNC, not_covered
@@ -66,8 +66,10 @@ def test_every_cell_is_in_the_page_once(html: str) -> None:
     run = make_big_run()
     for result in run.results:
         assert str(result.cell) in html
-    places = [int(place) for chip in Page(html).all("button") for place in chip.get("data-cells", "").split()]
-    assert sorted(places) == list(range(len(run.results)))
+    for of_all in (False, True):  # once under its scenario, once under all scenarios together
+        chips = [chip for chip in Page(html).all("button") if ("data-all" in chip) == of_all]
+        places = [int(place) for chip in chips for place in chip["data-cells"].split()]
+        assert sorted(places) == list(range(len(run.results)))
 
 
 def test_the_page_holds_the_result_document(html: str) -> None:
@@ -118,6 +120,21 @@ def test_a_group_says_how_many_of_its_cells_are_at_its_worst() -> None:
     html = render_html(run)
     assert 'aria-label="shop.pay.charged, shop.checkout, kill: 4 cells, 2 fail"' in html
     assert "<b>2/4</b>" in html
+
+
+def test_the_ways_of_one_kind_of_fault_share_a_column() -> None:
+    results = [make_result(fault="error:EIO"), make_result(fault="error:ENOSPC", verdict=Verdict.FAIL)]
+    html = render_html(make_run(results))
+    assert 'aria-label="shop.pay.charged, shop.checkout, error: 2 cells, 1 fail"' in html
+    assert "all scenarios" not in Page(html).texts["th"]
+
+
+def test_table_rows_are_counted_where_the_matrix_lists_some() -> None:
+    run = make_run([make_result(rows_reached=frozenset({"T1"}))])
+    assert "table rows taken" not in render_html(run)
+    html = render_html(replace(run, listed_rows=frozenset({"T1", "T2"})))
+    assert "<dt>table rows taken</dt><dd>1<small> of 2</small>" in html
+    assert "row T2 is listed and no process took it" in html
 
 
 def test_what_changed_against_the_run_before() -> None:
@@ -179,13 +196,18 @@ def test_rows_come_in_catalogue_order_by_area_and_columns_by_scenario_and_fault(
     points = tuple(make_point(name) for name in names)
     run = make_run(results, points=points, listed_points=frozenset({"till.late"}))
     shop, till = build_tables(run)
-    assert shop.columns == (("a", "kill"), ("b", "kill"), ("b", "error:EIO"), ("b", "tamper:x"))
-    assert shop.scenarios == (("a", 1), ("b", 3))
+    of_each = (("a", "kill"), ("b", "kill"), ("b", "error"), ("b", "tamper"))
+    assert shop.columns == ((ALL, "kill"), (ALL, "error"), (ALL, "tamper"), *of_each)
+    assert shop.scenarios == ((ALL, 3), ("a", 1), ("b", 3))
+    assert till.columns == (("c", "kill"),)
+    assert (shop.counts.cells, till.counts.cells) == (5, 1)
+    assert [area.counts.cells for area in shop.areas] == [4, 1]
     assert [(area.name, [row.label for row in area.rows]) for area in shop.areas] == [
         ("shop.pay", ["charged", "sent", "unknown"]),
         ("shop.cart", ["open"]),
     ]
-    assert [group and group.indexes for group in shop.areas[0].rows[0].groups] == [(3,), None, (2,), None]
+    groups = [group and group.indexes for group in shop.areas[0].rows[0].groups]
+    assert groups == [(3,), (2,), None, (3,), None, (2,), None]
     assert [(row.point, row.unreached) for row in till.areas[0].rows] == [("till.close", False), ("till.late", True)]
     assert till.areas[0].rows[1].groups == (None,)
 

@@ -179,6 +179,7 @@ def _big_result(cell: Cell, names: Sequence[str], chance: random.Random) -> Cell
         violations=broken[: chance.randrange(1, 3)] if verdict is Verdict.FAIL else (),
         why=whys.get(verdict, ""),
         points_reached=frozenset(names[:end]),
+        rows_reached=frozenset({row or "", "X2", "X3", "X4"}),
         story=tuple(_story(cell, verdict, pid, names[:end], chance)),
         duration_s=chance.uniform(0.004, 0.02),
         kept_at="/tmp/killmatrix/kept/17" if verdict is Verdict.FAIL else None,

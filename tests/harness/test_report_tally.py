@@ -11,6 +11,7 @@ from harness.report.changes import Change, changes_since
 from harness.report.json_result import result_document
 from harness.report.tally import (
     KILL_PROVES_NO_FSYNC,
+    by_family,
     headline,
     not_covered,
     summarize,
@@ -86,6 +87,24 @@ def test_a_listed_point_that_no_cell_reached_fails_a_whole_run_only() -> None:
     assert (summarize(part).exit_status, summarize(part).points_missing) == (0, 0)
     assert unreached_points(part) == ("shop.pay.late",)
     assert any("left cells out" in sentence for sentence in not_covered(part))
+
+
+def test_a_listed_row_that_no_process_took_fails_a_whole_run_only() -> None:
+    run = make_run([make_result(rows_reached=frozenset({"T1", "not listed"}))], listed_rows=frozenset({"T1", "T2"}))
+    summary = summarize(run)
+    assert (summary.verdict, summary.exit_status) == (UNREACHED, 2)
+    assert (summary.rows_listed, summary.rows_reached, summary.rows_missing) == (2, 1, 1)
+    assert summary.reasons == ("row T2 is listed and no process took it",)
+    assert headline(summary) == "No violation found, but no pass: listed rows not taken: 1."
+    assert summarize(replace(run, whole=False)).exit_status == 0
+    assert summarize(replace(run, listed_rows=frozenset({"T1"}))).exit_status == 0
+
+
+def test_counts_by_kind_of_fault() -> None:
+    faults = ("tamper:b", "tamper:a", "error:EIO", "kill")
+    tallies = by_family(make_run([make_result(fault=fault) for fault in faults]))
+    assert {family: tally.cells for family, tally in tallies.items()} == {"kill": 1, "error": 1, "tamper": 2}
+    assert list(tallies) == ["kill", "error", "tamper"]
 
 
 def test_unreached_points_come_in_catalogue_order_and_undeclared_ones_last() -> None:

@@ -90,6 +90,13 @@ def test_hostile_text_is_shown_and_not_obeyed(encoding: str, verbose: bool) -> N
     assert "\\x1b[2J" in text
 
 
+def test_table_rows_are_told_where_the_matrix_lists_some() -> None:
+    run = make_run([make_result(rows_reached=frozenset({"T1"}))], listed_rows=frozenset({"T1", "T2"}))
+    text = render(run)
+    assert "points reached 1 of 1  rows taken 1 of 2" in text.splitlines()
+    assert "not a pass: row T2 is listed and no process took it" in text.splitlines()
+
+
 def test_a_run_of_nothing_is_no_pass() -> None:
     text = render(make_run([]))
     assert "not a pass: no cell ran" in text

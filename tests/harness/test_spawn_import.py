@@ -8,7 +8,7 @@ import sys
 
 def test_everything_imports_where_there_is_no_posix() -> None:
     hide = """
-import importlib, os, pkgutil, select, signal, socket, subprocess, sys
+import importlib, os, pkgutil, select, signal, socket, subprocess, sys, tempfile, threading
 sys.modules["fcntl"] = sys.modules["resource"] = None
 for module, names in ((os, "fork pidfd_open waitid memfd_create P_ALL WEXITED killpg getpgid setsid"),
                       (select, "poll POLLIN"), (signal, "SIGKILL pidfd_send_signal pthread_sigmask"),

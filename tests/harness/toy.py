@@ -5,6 +5,7 @@ The program is right, or wrong in exactly the way that ``TOY`` in its environmen
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,10 @@ def be_wrong_from_the_start():
             killpoints.actions._end_self = lambda number: os.kill(os.getpid(), signal.SIGTERM)
         case "tells-its-pid":
             (HOME / "pid").write_text(str(os.getpid()))
+        case "waits" if not (HOME / "pid").exists():
+            (HOME / "pid").touch()
+            Path("ready").write_text(str(os.getpid()))  # two pipes: until somebody listens, until somebody lets it go on
+            Path("go").read_bytes()
 
 
 def do(what, arguments):
@@ -253,7 +258,7 @@ def scenario(wrong: str = "", judge: str = "Toy", **more: Any) -> dict[str, Any]
         "run": ["python", "-m", "toy", "commit", "b", "c"],
         "recover": ["python", "-m", "toy", "recover"],
         "retry": ["python", "-m", "toy", "commit", "b", "c"],
-        "rival": ["python", "-m", "toy", "commit", "d"],
+        "rivals": {"commit": ["python", "-m", "toy", "commit", "d"]},
     } | more
     return {key: value for key, value in spec.items() if value is not None}
 
@@ -261,20 +266,36 @@ def scenario(wrong: str = "", judge: str = "Toy", **more: Any) -> dict[str, Any]
 def recovering(**more: Any) -> dict[str, Any]:
     """A scenario whose set-up dies at the pending record, and whose command under test is the recovery."""
     prepare = [{"run": ["python", "-m", "toy", "commit", "b"], "fault": "toy.pending#1=kill"}]
-    return scenario(prepare=prepare, run=["python", "-m", "toy", "recover"], rival=None, **more)
+    return scenario(prepare=prepare, run=["python", "-m", "toy", "recover"], rivals=None, **more)
+
+
+class Meeting:
+    """Meets the program that ``waits`` in the project ``directory``: it is surely in the middle of a cell."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        for name in ("ready", "go"):
+            os.mkfifo(directory / name)
+
+    def wait(self) -> int:
+        """Until one has come; its pid."""
+        return int((self._directory / "ready").read_text())
+
+    def let_go(self) -> None:
+        (self._directory / "go").write_bytes(b"")
 
 
 def toy_matrix(scenarios: Mapping[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """Every commit point in each of ``scenarios`` (one that is healthy), and the point of the recovery."""
     commits = dict(scenarios if scenarios is not None else {HEALTHY: scenario()})
-    faults = ["kill", "error:ENOSPC", "rival", "term", "tamper:stranger", "tamper:stranger-then-kill", "tamper:shoot"]
+    faults = ["kill", "error:ENOSPC", "rival:commit", "term", "tamper:stranger", "tamper:stranger-then-kill", "tamper:shoot"]
     points: dict[str, Any] = {
         name: {
             "spec": "toy",
             "scenarios": list(commits),
-            "faults": [*faults] if name == "toy.appended" else ["kill", "rival"],
+            "faults": [*faults] if name == "toy.appended" else ["kill", "rival:commit"],
             "hits": 2,
-            "expect": {"kill": {"row": row}, "rival": {"code": "BUSY"}},
+            "expect": {"kill": {"row": row}, "rival:*": {"code": "BUSY"}},
         }
         for name, row in KILL_ROWS.items()
     }

@@ -1,0 +1,23 @@
+"""Where everything lies below the state directory. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    state: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.state / ".signals.lock"
+
+    @property
+    def counts(self) -> Path:
+        return self.state / "counts.json"
+
+    @property
+    def cursor(self) -> Path:
+        return self.state / "cursor.json"
