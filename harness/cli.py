@@ -219,6 +219,31 @@ def report(
     raise typer.Exit(summarize(saved).exit_status)
 
 
+@app.command(epilog="Examples: killmatrix mutants | killmatrix mutants --only read-back-skipped --json mutants.json")
+def mutants(
+    matrix: MatrixFile = Path("matrix.yaml"),
+    only: Annotated[str | None, typer.Option("--only", metavar="GLOB", help="Only these wrong programs.")] = None,
+    spawn: Spawn = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Wrong programs at a time.")] = _jobs(),
+    json_file: ResultFile = None,
+) -> None:
+    """Run the matrix against each wrong program until the first cell that is not green; a survivor fails."""
+    from harness import mutants as wrong
+    from harness import plan, runner
+    from harness.report import mutants as report
+
+    project = runner.open_project(matrix)
+    chosen = wrong.select_mutants(wrong.read_mutants(project), only)
+    _require_writable(json_file)
+    results = wrong.run_mutants(
+        project, chosen, plan.plan_cells(project.matrix), jobs=jobs, spawn=_spawn(spawn), observe=report.print_mutant
+    )
+    report.print_score(results)
+    if json_file is not None:
+        report.write_json(results, json_file)
+    raise typer.Exit(report.exit_status(results))
+
+
 @app.command()
 def doctor() -> None:
     """Say what this machine can do, and what that means for a run."""

@@ -190,7 +190,8 @@ class Engine:
         code = next((moment.answer.code for moment in story.moments if moment.answer.code), None)
         return CellResult(
             cell, verdict, tuple(story.steps), rows[0] if rows else None, rows, code, story.recoveries, violations, why,
-            frozenset(story.points), tuple(map(_chapter, story.moments)), time.perf_counter() - started, kept, frozenset(story.rows),
+            frozenset(story.points), tuple(map(_chapter, story.moments)), time.perf_counter() - started, kept,
+            frozenset(story.rows),
         )  # fmt: skip
 
 

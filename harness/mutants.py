@@ -12,14 +12,15 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness.engine import Engine
 from harness.matrix import Matrix, MatrixError, ScenarioSpec
 from harness.model import Cell, CellResult, Verdict
 from harness.runner import Project, SpawnKind, open_engine
+from harness.sandbox import session_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def mutate(matrix: Matrix, mutant: str) -> Matrix:
 
 
 def order_cells(cells: Sequence[Cell], likely: Sequence[str]) -> list[Cell]:
-    """Likely cells first; then one of each scenario and area in turn, so that a surprise is met early."""
+    """Likely cells first, then all others in the order of the matrix."""
     first = [cell for cell in cells if any(fnmatch.fnmatchcase(str(cell), glob) for glob in likely)]
     rest = [cell for cell in cells if cell not in first]
     return first + rest
@@ -99,20 +100,32 @@ def what_broke(result: CellResult) -> str:
     return result.violations[0].invariant if result.violations else result.verdict.value
 
 
+def select_mutants(mutants: Sequence[MutantSpec], only: str | None) -> tuple[MutantSpec, ...]:
+    """Those that the glob names. Raises MatrixError when it names none."""
+    chosen = tuple(mutant for mutant in mutants if only is None or fnmatch.fnmatchcase(mutant.id, only))
+    if not chosen:
+        raise MatrixError([f"no wrong program is called {only!r}; there are: {', '.join(m.id for m in mutants)}"])
+    return chosen
+
+
 def run_mutants(
     project: Project,
-    mutants: Iterable[MutantSpec],
+    mutants: Sequence[MutantSpec],
     cells: Sequence[Cell],
     *,
+    jobs: int,
     spawn: SpawnKind,
-    root: Path,
     observe: Callable[[MutantResult], None] = lambda _result: None,
 ) -> tuple[MutantResult, ...]:
-    """Each mutant in turn, with a set-up of its own."""
-    results = []
-    for number, mutant in enumerate(mutants):
+    """Each mutant with an engine of its own; results in the order of the catalogue."""
+
+    def run_one(numbered: tuple[int, MutantSpec]) -> MutantResult:
+        number, mutant = numbered
         wrong = Project(project.root, mutate(project.matrix, mutant.id), project.points)
         with open_engine(wrong, spawn, root / f"mutant-{number}") as engine:
-            results.append(run_mutant(wrong, mutant, cells, engine))
-        observe(results[-1])
-    return tuple(results)
+            result = run_mutant(wrong, mutant, cells, engine)
+        observe(result)
+        return result
+
+    with session_directory() as root, ThreadPoolExecutor(jobs) as pool:
+        return tuple(pool.map(run_one, enumerate(mutants)))

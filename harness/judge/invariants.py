@@ -24,7 +24,8 @@ def _matches(path: str, globs: Sequence[str]) -> bool:
 
 
 def append_at_most_once(scenario: Scenario, history: History, _expect: Expect) -> Judgement:
-    """A record id is never there twice; what was acknowledged is there from then on; what is due is there at the end."""
+    """A record id is never there twice; what was acknowledged is there whenever a recovery has said done (a program may
+    acknowledge what its log holds and its recovery applies); what is due is there at the end."""
     found: list[Violation] = []
     checks, acknowledged = 0, set[str]()
     records: list[str] = []
@@ -40,7 +41,7 @@ def append_at_most_once(scenario: Scenario, history: History, _expect: Expect) -
             Violation("append_at_most_once", "", f"{record} is there twice after {moment.role}") for record in twice
         ]
         acknowledged |= scenario.acknowledged(moment.answer)
-        missing = sorted(acknowledged - set(records))
+        missing = sorted(acknowledged - set(records)) if _is_settled(moment) else []
         found += [
             Violation("append_at_most_once", "", f"{record} was acknowledged and is not there after {moment.role}")
             for record in missing
@@ -52,6 +53,11 @@ def append_at_most_once(scenario: Scenario, history: History, _expect: Expect) -
             Violation("append_at_most_once", "", f"{record} is due and is not there at the end") for record in missing
         ]
     return Judgement(tuple(found), checks)
+
+
+def _is_settled(moment: Moment) -> bool:
+    """After a recovery or a retry that said done, and after a command that ended well and was not disturbed."""
+    return moment.result is not None and moment.result.exit_code == 0 and moment.role != "rival"
 
 
 def _repeats(records: list[str]) -> bool:
@@ -128,13 +134,19 @@ def first_difference(before: bytes, after: bytes) -> str:
 
 
 def converges(scenario: Scenario, history: History, expect: Expect) -> Judgement:
-    """Recovery ends within its bound, and repeating it changes not one byte."""
+    """Recovery ends within its bound, refuses where it must, repeating it changes not one byte, and the client gets on."""
     recoveries = [moment for moment in history.moments if moment.role == "recovery"]
     found: list[Violation] = []
     if recoveries and not _ended(recoveries[-1], expect):
         result = recoveries[-1].result
         said = recoveries[-1].answer.code or (result.died_by or f"exit {result.exit_code}" if result else "nothing")
         found.append(Violation("converges", "", f"{len(recoveries)} recoveries did not end; the last said {said}"))
+    for moment in history.moments:
+        if expect.refuses is not None and moment.role in ("recovery", "again") and moment.answer.code != expect.refuses:
+            said = moment.answer.code or ("ok" if moment.answer.ok else "nothing")
+            found.append(Violation("converges", "", f"the {moment.role} said {said}, due is {expect.refuses}"))
+        if moment.role == "retry" and moment.result is not None and moment.result.exit_code != 0:
+            found.append(Violation("converges", "", f"the client's retry failed with {moment.answer.code}"))
     for before, after in _pairs(history):
         if after.role == "again":
             found += [Violation("converges", path, f"{what} by a repeated recovery")
@@ -240,7 +252,7 @@ def third_content_kept(scenario: Scenario, history: History, _expect: Expect) ->
         if after.role == "tampered":
             for path, what in before.tree.differences(after.tree):
                 entry = after.tree.entries.get(path)
-                own = _matches(path, scenario.own_state)
+                own = _matches(path, scenario.own_state) or scenario.is_own(path, after.tree)
                 if what != "removed" and entry is not None and entry.kind != "directory" and not own:
                     planted[entry.data] = path
             continue

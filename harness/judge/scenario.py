@@ -43,10 +43,13 @@ class Answer:
 
 
 def read_answer(result: ProcessResult) -> Answer:
-    """The JSON object in the last line of stdout, or an empty answer. A process that died by a signal said nothing."""
-    if result.signal_number is not None:
-        return Answer({})
-    lines = result.stdout.strip().splitlines()
+    """The JSON object in the last whole line of stdout, or an empty answer.
+
+    What a process said before it was killed was said: a client has read it, and rests on it.
+    """
+    died = result.signal_number is not None
+    said = result.stdout.rpartition(b"\n")[0] if died else result.stdout
+    lines = said.strip().splitlines()
     if not lines:
         return Answer({})
     try:
@@ -156,6 +159,10 @@ class Scenario:
 
     def may_vanish(self, path: str, tree: Tree) -> bool:
         """Whether an immutable file may be gone in ``tree`` (its term is over)."""
+        return False
+
+    def is_own(self, path: str, tree: Tree) -> bool:
+        """Whether what tampering left at ``path`` is the program's own all the same, for it to change or remove."""
         return False
 
     def judge(self, history: History) -> Judgement:

@@ -31,12 +31,15 @@ KINDS = ("broken", "changed", "fixed", "added", "gone")
 
 
 def changes_since(previous: Mapping[str, Any], run: Run) -> tuple[Change, ...]:
-    """Every cell whose verdict differs from the result document ``previous``: worst kind first, then by id."""
+    """Every cell whose verdict differs from the result document ``previous``: worst kind first, then by id.
+
+    Cells that a filter or a shard left out of this run are not told as gone.
+    """
     before: dict[str, str] = {cell["id"]: cell["verdict"] for cell in previous["cells"]}
     after = {str(result.cell): result.verdict.value for result in run.results}
     found = [
         Change(cell, before.get(cell), after.get(cell))
-        for cell in before.keys() | after.keys()
+        for cell in (before.keys() | after.keys() if run.whole else after.keys())
         if before.get(cell) != after.get(cell)
     ]
     return tuple(sorted(found, key=lambda change: (KINDS.index(change.kind), change.cell)))

@@ -22,7 +22,7 @@ from product.collector.bundle import (
     format_sums,
 )
 from product.collector.errors import CollectorError, ambiguous
-from product.collector.inventory import observe_below, path_of, read
+from product.collector.inventory import is_ordinary_directory, observe_below, path_of, read
 from product.collector.layout import Layout
 from product.collector.places import Unreadable
 from product.durable.directories import move_directory_new, remove_directory
@@ -42,7 +42,7 @@ def clear_leftover(out: Path) -> None:
     aside = temporary_path(out)
     if not os.path.lexists(aside):
         return
-    if aside.is_symlink() or not aside.is_dir():
+    if not is_ordinary_directory(aside):
         raise ambiguous(f"{aside} is there and is not a directory of ours", file=str(aside))
     found = observe_below(aside)
     description = read(aside / BUNDLE_NAME) if BUNDLE_NAME in found.files else None

@@ -90,7 +90,7 @@ def commit(layout: Layout, *, evidence_file: str, wait_s: float, segment_max_byt
     data = read_input(evidence_file)
     evidence = parse_evidence(data)
     with opened(layout, evidence.run_id, wait_s, segment_max_bytes) as desk:
-        journey = recover_first(desk)
+        journey = recover_first(desk, committing=evidence.run_id)
         begun = journey.waiting if journey.waiting and journey.waiting.run_id == evidence.run_id else None
         hour = begun.hour if begun else hour_of(evidence)
         done = observe.observe_slot_of_run(layout, evidence.run_id)
@@ -155,9 +155,9 @@ def recover(layout: Layout, *, wait_s: float, segment_max_bytes: int) -> Answer:
         return {"run_id": run_id, "state": state, "rows": journey.rows, "warnings": desk.warnings}
 
 
-def recover_first(desk: Desk, everywhere: bool = False) -> Journey:
+def recover_first(desk: Desk, everywhere: bool = False, committing: str | None = None) -> Journey:
     """What every writing command does first: finish what a dead one left, clear its temporary files, settle latest."""
-    journey = drive(desk)
+    journey = drive(desk, committing)
     if journey.waiting is None:
         perform.sweep_temporaries(desk, everywhere)
         perform.retry_leftovers(desk)

@@ -64,7 +64,9 @@ class Decision:
         return [row.label for row in self.rows]
 
 
-def decide(layout: Layout, pending: Pending | None, now: datetime, memory: observe.Memory) -> Decision:
+def decide(
+    layout: Layout, pending: Pending | None, now: datetime, memory: observe.Memory, committing: str | None = None
+) -> Decision:
     """The one row that applies now. Reads only; a refusal of any table comes before an action of another."""
     leftovers = observe.observe_leftovers(layout)
     items = observe.observe_items(layout, pending, leftovers)
@@ -75,7 +77,8 @@ def decide(layout: Layout, pending: Pending | None, now: datetime, memory: obser
         }
         if pending is None:
             return Decision((IDLE.decide(**facts),), facts)
-        passed = hour_number(pending.hour) < int(now.timestamp()) // 3600
+        # whoever brings a begun run's evidence, however late, brings it to its own hour
+        passed = hour_number(pending.hour) < int(now.timestamp()) // 3600 and pending.run_id != committing
         facts["hour"] = Begun.PAST_HOUR if passed else Begun.THIS_HOUR
         return Decision((BEGUN.decide(**facts),), facts)
     guard: dict[str, Enum] = {
@@ -115,14 +118,17 @@ def _ask_about_claim(pending: Pending, claim: observe.ClaimFacts) -> tuple[Table
     }
 
 
-def drive(desk: Desk) -> Journey:
-    """Go on until nothing is in flight, or a begun run waits for its commit. Raises CollectorError with the row."""
+def drive(desk: Desk, committing: str | None = None) -> Journey:
+    """Go on until nothing is in flight, or a begun run waits for its commit. Raises CollectorError with the row.
+
+    ``committing``: the id of the run whose evidence is here now; if it is the begun one, it is not given up.
+    """
     journey = Journey()
     for _ in range(TURNS_MAX):
         pending = observe.observe_pending(desk.layout)
         if pending is not None and pending.phase is Phase.PREPARED:
             _read_archive(desk)
-        decision = decide(desk.layout, pending, datetime.now(UTC), desk.memory)
+        decision = decide(desk.layout, pending, datetime.now(UTC), desk.memory, committing)
         if decision.action in REFUSALS:
             raise _refusal(decision)
         if decision.action is Action.NOTHING:

@@ -150,7 +150,7 @@ def observe_move(layout: Layout, run: CompletedRun) -> MoveFacts:
 
 def _observe_copy(root: Path, path: Path, run: CompletedRun) -> tuple[Copy, Digest | None]:
     for directory in (parent for parent in path.parents if parent.is_relative_to(root)):
-        if os.path.lexists(directory) and _is_no_directory(directory):
+        if os.path.lexists(directory) and not is_ordinary_directory(directory):
             return Copy.OTHER, None
     if not os.path.lexists(path):
         return Copy.ABSENT, None
@@ -160,9 +160,10 @@ def _observe_copy(root: Path, path: Path, run: CompletedRun) -> tuple[Copy, Dige
     return Copy.EXACT, digest
 
 
-def _is_no_directory(path: Path) -> bool:
+def is_ordinary_directory(path: Path) -> bool:
+    """Raises FileNotFoundError where nothing has that name."""
     status = os.lstat(path)
-    return is_reparse(status) or not stat.S_ISDIR(status.st_mode)
+    return stat.S_ISDIR(status.st_mode) and not is_reparse(status)
 
 
 def observe_completed(layout: Layout) -> dict[str, CompletedRun]:

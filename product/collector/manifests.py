@@ -68,8 +68,6 @@ def read_lines(
     tip = start or Tip()
     chained = tip.seq > 0
     for number, data in segments:
-        if not data:
-            raise ChainBroken(manifest, number, 1, "empty: a segment has at least one line")
         if not data.endswith(b"\n"):
             raise ChainBroken(manifest, number, data.count(b"\n") + 1, "torn: no newline at the end")
         index = data.count(b"\n", 0, offset)

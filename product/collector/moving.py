@@ -101,8 +101,9 @@ def copy_evidence(desk: Desk, run: CompletedRun, facts: MoveFacts) -> None:
     """M2. Written aside, synced, given its name without overwriting, read back. Death after it: row M3."""
     _make_directories(desk, run)
     data = read_file(facts.source_path)
-    if data is None:
-        raise ambiguous(f"the evidence of run {run.run_id} is gone", file=evidence_name(run.run_id))
+    if data is None or Digest.of(data) != facts.digest:
+        name = evidence_name(run.run_id)
+        raise ambiguous(f"{name} changed while it was being copied", file=name)
     try:
         put_new(facts.target_path, data, point=points.COPIED)
     except FileExistsError as error:

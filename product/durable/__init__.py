@@ -7,6 +7,7 @@ module          what it guarantees
 ``canonical``   one form of JSON: RFC 8785 bytes out, strict reading in, one error that says where
 ``plain``       reading follows no link, waits for no FIFO, and names what is not a plain file (reads only)
 ``files``       put, move, exchange, remove: whole or not at all, durable, read back; nothing unchecked is deleted
+``directories`` one that is filled aside gets its name at once; one that is empty goes
 ``rename``      renames that never overwrite, and exchanges; refused before use where a file system lacks them
 ``paths``       roots without links or reparse points; names that mean the same on every system (reads only)
 ``volume``      two paths provably on one volume (reads only)

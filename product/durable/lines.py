@@ -66,6 +66,7 @@ def read_blocks(descriptor: int, start: int, limit: int, *, chunk_bytes: int = C
 
     Holds a chunk and one line. Others may move the descriptor's own offset meanwhile. Raises OSError.
     """
+    chunk_bytes = min(chunk_bytes, LINE_MAX_BYTES)  # then only a line that began before a chunk can be too long
     block_start, skipped, rest, offset = start, 0, b"", start
     while offset < limit and (chunk := read_at(descriptor, offset, min(chunk_bytes, limit - offset))):
         offset += len(chunk)

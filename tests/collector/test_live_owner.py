@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collector.helpers import REPOSITORY, Collector, Process, argv_of, needs_linux, ran
+from tests.collector.helpers import REPOSITORY, TIMEOUT_S, Collector, Process, argv_of, needs_linux, ran
 
 pytestmark = needs_linux
 POINT = "collector.claim.HELD"
@@ -97,7 +97,17 @@ def test_a_rival_in_another_pid_namespace_robs_nobody(collector: Collector) -> N
 @needs_pid_namespace
 def test_an_owner_that_died_in_another_pid_namespace_is_taken_over(collector: Collector) -> None:
     """Its pid means nothing here; that the kernel lock is free proves that nobody of this kernel holds it."""
-    argv = ["unshare", "-pf", "--mount-proc", *argv_of(("commit", "--evidence", collector.evidence()), "")]
+    # below a shell: the first process of a namespace is immune to signals from within it
+    argv = [
+        "unshare",
+        "-pf",
+        "--mount-proc",
+        "sh",
+        "-c",
+        '"$@"; exit $?',
+        "sh",
+        *argv_of(("commit", "--evidence", collector.evidence()), ""),
+    ]
     done = subprocess.run(
         argv, cwd=REPOSITORY, env=collector.environment(f"{POINT}#1=kill"), capture_output=True, check=False
     )

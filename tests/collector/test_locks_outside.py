@@ -16,8 +16,6 @@ import pytest
 from product.durable import processes
 from product.durable.processes import Presence, Sighting
 from tests.collector.helpers import (
-    LOCK,
-    QUARANTINE,
     Collector,
     canonical,
     die_at,
@@ -26,6 +24,7 @@ from tests.collector.helpers import (
     nothing_changes,
     own_stamp,
     set_holder,
+    stamp_of,
 )
 
 pytestmark = [needs_posix, needs_linux]
@@ -56,12 +55,6 @@ def somebody() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
         process.send_signal(signal.SIGCONT)
         process.communicate()
-
-
-def stamp_of(pid: int, offset: int = 0) -> str:
-    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    *words, _ = own_stamp().split(":")
-    return ":".join([*words, str(ticks + offset)])
 
 
 # ------------------------------------------------------------------------------------------------ the state lock
@@ -323,158 +316,3 @@ def test_another_machine_s_holder_is_not_provably_dead(collector: Collector) -> 
     set_holder(collector.home, 4000, f"{system}:{'0' * 31}1:01234567-89ab-cdef-0123-456789abcdef:{space}:{ticks}")
     with nothing_changes(collector):
         collector.call("recover").require_refused("E_FORMAL_LOCK_OWNER_UNPROVEN", 70)
-
-
-# ----------------------------------------------------------------------------- locks that are nobody's or another's
-
-
-PARTIAL = [b"", b"{", b'{"pid":', b'{"pid":1}garbage', b"\0" * 300]
-
-
-@pytest.mark.parametrize("content", [*PARTIAL, None], ids=[*(repr(p[:9]) for p in PARTIAL), "ours and garbage"])
-@pytest.mark.parametrize("in_flight", [False, True], ids=["idle", "in flight"])
-def test_b025_a_partial_or_foreign_lock_is_the_same_refusal_each_time(
-    collector: Collector, in_flight: bool, content: bytes | None
-) -> None:
-    die_holding(collector)
-    data = collector.lock.read_bytes()
-    if not in_flight:
-        collector.call("recover").require_done()
-    collector.lock.write_bytes(data + b"garbage" if content is None else content)
-    answers = []
-    with nothing_changes(collector):
-        for _ in range(3):
-            for command in (("recover",), commit(collector, "second", hour="2026-11-30T13")):
-                answers.append(collector.call(*command).require_refused("E_RECOVERY_AMBIGUOUS", 70))
-    assert {answer["row"] for answer in answers} == {"C-AMBIGUOUS" if in_flight else "I-AMBIGUOUS"}
-    collector.lock.write_bytes(data) if in_flight else collector.lock.unlink()
-    collector.call("recover").require_done()
-    require_finished(collector)
-
-
-def lock_as_link(path: Path, data: bytes) -> None:
-    path.with_name("elsewhere").write_bytes(data)
-    path.symlink_to(path.with_name("elsewhere"))
-
-
-def lock_as_second_name(path: Path, data: bytes) -> None:
-    path.with_name("elsewhere").write_bytes(data)
-    path.hardlink_to(path.with_name("elsewhere"))
-
-
-def lock_as_directory(path: Path, data: bytes) -> None:
-    path.mkdir()
-
-
-def lock_as_fifo(path: Path, data: bytes) -> None:
-    os.mkfifo(path)
-
-
-def lock_to_nowhere(path: Path, data: bytes) -> None:
-    path.symlink_to(path.with_name("nowhere"))
-
-
-FORMS = [lock_as_link, lock_as_second_name, lock_as_directory, lock_as_fifo, lock_to_nowhere]
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("in_flight", [False, True], ids=["idle", "in flight"])
-def test_b070_a_lock_of_another_form_is_third_content(
-    collector: Collector, in_flight: bool, form: Callable[[Path, bytes], None]
-) -> None:
-    """Be its bytes exactly ours."""
-    die_holding(collector)
-    data = collector.lock.read_bytes()
-    if in_flight:
-        collector.lock.unlink()
-    else:
-        collector.call("recover").require_done()
-    form(collector.lock, data)
-    for _ in range(2):
-        with nothing_changes(collector):
-            answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
-        assert answer["row"] == ("C-AMBIGUOUS" if in_flight else "I-AMBIGUOUS")
-
-
-def test_a_lock_that_appears_while_a_run_is_on_its_way_is_never_overwritten(collector: Collector) -> None:
-    point = "collector.claim.PLANNED"
-    with collector.started(*commit(collector), plan=f"{point}#1=pause") as holder:
-        holder.await_pause(point)
-        collector.lock.write_bytes(b"somebody's")
-        holder.resume()
-        holder.end().require_refused("E_RECOVERY_AMBIGUOUS", 70)
-    assert collector.lock.read_bytes() == b"somebody's" and not (collector.archive / "cards/000001.jsonl").exists()
-
-
-def test_a_held_lock_that_is_gone_is_ambiguous(collector: Collector) -> None:
-    die_holding(collector)
-    collector.lock.unlink()
-    with nothing_changes(collector):
-        assert collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)["row"] == "C-AMBIGUOUS"
-
-
-# ---------------------------------------------------------------------------------------------------- quarantine
-
-
-@pytest.mark.parametrize("state", ["idle", "begun", "in flight"])
-@pytest.mark.parametrize("name", ["first-g0-" + "ab" * 32 + ".json", "notes.txt", ".hidden"])
-def test_an_item_that_nobody_accounts_for_stops_everything(collector: Collector, state: str, name: str) -> None:
-    if state == "in flight":
-        die_holding(collector)
-    else:
-        collector.commit("zero", [9], hour="2026-11-30T10")
-    if state == "begun":
-        collector.call("begin", "--task", "t", "--run-id", "b", "--at", "2099-01-01T00:00:00Z").require_done()
-    (collector.home / QUARANTINE / name).write_bytes(b"somebody's")
-    for command in (("recover",), commit(collector, "second", hour="2026-11-30T13")):
-        with nothing_changes(collector):
-            answer = collector.call(*command).require_refused("E_RECOVERY_AMBIGUOUS", 70)
-        assert answer["row"] == {"idle": "I", "begun": "B", "in flight": "Q"}[state] + "-AMBIGUOUS"
-    (collector.home / QUARANTINE / name).unlink()
-    collector.call("recover").require_done()
-
-
-MARKER = ".owner-marker.json"
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"owner":"another-tool","schema_version":1}', None])
-def test_a_quarantine_that_is_not_marked_as_ours_is_not_used(collector: Collector, content: bytes | None) -> None:
-    """V004 1. ``None``: no marker, and something of somebody in it."""
-    die_holding(collector)
-    marker = collector.home / QUARANTINE / MARKER
-    data = marker.read_bytes()
-    if content is None:
-        marker.unlink()
-        (collector.home / QUARANTINE / "theirs").write_bytes(b"")
-    else:
-        marker.write_bytes(content)
-    for command in (("recover",), commit(collector, "second", hour="2026-11-30T13")):
-        with nothing_changes(collector):
-            answer = collector.call(*command).require_refused("E_RECOVERY_AMBIGUOUS", 70)
-        assert "marke" in answer["message"]
-    if content is None:
-        (collector.home / QUARANTINE / "theirs").unlink()
-    marker.write_bytes(data)
-    collector.call("recover").require_done()
-    require_finished(collector)
-
-
-def test_a_quarantine_of_somebody_is_seen_before_the_first_run(collector: Collector) -> None:
-    (collector.home / QUARANTINE).mkdir()
-    (collector.home / QUARANTINE / "theirs").write_bytes(b"")
-    with nothing_changes(collector):
-        collector.call(*commit(collector)).require_refused("E_RECOVERY_AMBIGUOUS", 70)
-    (collector.home / QUARANTINE / "theirs").unlink()
-    collector.call(*commit(collector)).require_done()
-    require_finished(collector)
-
-
-def test_the_lock_s_name_is_where_the_spec_says(collector: Collector) -> None:
-    die_holding(collector)
-    assert collector.lock == collector.archive / ".bili-dynamic-formal-manifest.lock" == collector.home / LOCK
-    record = json.loads(collector.lock.read_bytes())
-    assert set(record) == {
-        "schema_version", "task_id", "run_id", "owner_nonce", "transaction_id", "recovery_generation", "holder_pid",
-        "holder_process_created_at", "lock_created_at",
-    }  # fmt: skip
-    assert (record["schema_version"], record["run_id"], record["recovery_generation"]) == (1, "first", 0)

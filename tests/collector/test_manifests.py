@@ -256,7 +256,8 @@ def lose_everything(archive: Path) -> str:
 
 def rewrite_the_last_line(archive: Path) -> str:
     path = archive / "cards/000003.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"content_type":"video"', b'"content_type":"other"'))
+    *lines, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, last.replace(b'"content_type":"video"', b'"content_type":"other"')]))
     return "cards/000003.jsonl"
 
 

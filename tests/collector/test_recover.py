@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,8 @@ import pytest
 
 from tests.collector.helpers import (
     LOCK,
-    PENDING,
     QUARANTINE,
     Collector,
-    alter,
     armed,
     canonical,
     copy_of,
@@ -24,8 +23,8 @@ from tests.collector.helpers import (
     needs_linux,
     needs_posix,
     nothing_changes,
-    own_stamp,
     set_holder,
+    stamp_of,
 )
 
 pytestmark = needs_posix
@@ -310,18 +309,25 @@ def damage_candidate(collector: Collector) -> Path:
     return collector.archive / ".candidates/cards.jsonl"
 
 
+MATERIAL = [
+    (HELD, damage_evidence),
+    (HELD, damage_base),
+    (INTENT, damage_base),
+    (INTENT, damage_candidate),
+    (COMMITTED, damage_base),
+    (COMMITTED, damage_latest),
+]
+
+
 @pytest.mark.parametrize(
-    ("point", "damage"),
+    ("point", "damage", "how"),
     [
-        (HELD, damage_evidence),
-        (HELD, damage_base),
-        (INTENT, damage_base),
-        (INTENT, damage_candidate),
-        (COMMITTED, damage_base),
-        (COMMITTED, damage_latest),
+        (point, damage, how)
+        for point, damage in MATERIAL
+        for how in ("changed", "cut", "nul", "gone")
+        if (damage, how) != (damage_latest, "gone")  # it is made again
     ],
 )
-@pytest.mark.parametrize("how", ["changed", "cut", "nul", "gone"])
 def test_nothing_is_taken_over_for_a_transaction_that_cannot_go_on(
     collector: Collector, point: str, damage: Callable[[Collector], Path], how: str
 ) -> None:
@@ -329,8 +335,6 @@ def test_nothing_is_taken_over_for_a_transaction_that_cannot_go_on(
     die_at(collector, point, used=True)
     path = damage(collector)
     data = path.read_bytes()
-    if how == "gone" and damage is damage_latest:
-        pytest.skip("latest that is missing is made again")
     if how == "gone":
         path.unlink()
     else:
@@ -370,125 +374,18 @@ def test_a_claim_from_the_future_is_ambiguous(collector: Collector) -> None:
     assert (answer["row"], answer["detail"]["found"]["clock"]) == ("Q-AMBIGUOUS", "FUTURE")
 
 
-# --------------------------------------------------------------------------------------- records that are not ours
-
-
-@pytest.mark.parametrize(
-    "pointer",
-    ["/schema_version", "/formal_lock_claim/lock_record/holder_pid", "/phase", "/manifests/cards/base_size"],
-)
-def test_b136_a_bool_in_pending_is_refused_by_its_place(collector: Collector, pointer: str) -> None:
-    die_at(collector, INTENT, used=True)
-    collector.write_pending(alter(collector.pending, pointer, lambda _: True))
-    with nothing_changes(collector):
-        answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
-    assert answer["detail"] == {"file": "refresh/pending.json", "pointer": pointer}
-
-
-def test_a_plan_that_freezes_a_new_holder_is_refused(collector: Collector) -> None:
-    """V004 2."""
-    die_at(collector, HELD)
-    collector.kill("collector.takeover.TAKEOVER_PLANNED", "recover")
-    claim = collector.pending["formal_lock_claim"]
-    more = {"new_claim_state": "CREATE_PLANNED", "new_lock_bytes": claim["lock_bytes"],
-            "new_lock_sha256": claim["lock_sha256"], "new_lock_record": claim["lock_record"]}  # fmt: skip
-    collector.write_pending(alter(collector.pending, "/takeover", lambda fields: fields | more))
-    with nothing_changes(collector):
-        answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
-    assert answer["detail"]["pointer"] == "/takeover"
-
-
-def cuts(data: bytes) -> list[bytes]:
-    """B044 and B064: some of the lengths (test_records.py reads them all), and NULs in place of all and of the end."""
-    lengths = sorted({0, 1, 2, len(data) - 1, *range(3, len(data), max(1, len(data) // 12))})
-    return [*(data[:length] for length in lengths), b"\0" * len(data), data[:-40] + b"\0" * 40, data + b"\0" * 4096]
-
-
-def test_b044_pending_that_was_cut_is_refused_by_name(collector: Collector) -> None:
-    die_at(collector, INTENT, used=True)
-    path = collector.home / PENDING
-    data = path.read_bytes()
-    evidence = collector.evidence("second", [3], hour="2026-11-30T13")
-    for other in cuts(data):
-        path.write_bytes(other)
-        with nothing_changes(collector):
-            for command in (("recover",), ("commit", "--evidence", evidence), ("status",)):
-                answer = collector.call(*command).require_refused("E_RECOVERY_AMBIGUOUS", 70)
-                assert answer["detail"]["file"] == "refresh/pending.json" in answer["message"]
-    path.write_bytes(data)
-    collector.call("recover").require_done()
-    require_finished(collector, [9, 1, 2])
-
-
-@pytest.mark.parametrize("manifest", ["cards", "runs"])
-@pytest.mark.parametrize("point", [INTENT, COMMITTED])
-def test_b044_a_manifest_that_was_cut_stops_the_transaction(collector: Collector, manifest: str, point: str) -> None:
-    die_at(collector, point, used=True)
-    path = collector.archive / manifest / "000001.jsonl"
-    data = path.read_bytes()
-    for other in cuts(data):
-        path.write_bytes(other)
-        with nothing_changes(collector):
-            answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
-        assert (answer["row"], answer["detail"]["found"][manifest]) == ("X-AMBIGUOUS", "THIRD")
-    path.write_bytes(data)
-    collector.call("recover").require_done()
-    require_finished(collector, [9, 1, 2])
-
-
-@needs_linux
-def test_b044_both_copies_of_an_exchange_that_died_are_looked_at(collector: Collector) -> None:
-    """The base lies beside: it is deleted only if it is exactly the base."""
-    die_at(collector, "collector.transaction.cards/exchanged", used=True)
-    beside = collector.archive / ".candidates/cards.jsonl"
-    base = beside.read_bytes()
-    for other in (base + b"\n", base[:-1], b"", b"\0" * len(base)):
-        beside.write_bytes(other)
-        with nothing_changes(collector):
-            answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
-        assert answer["detail"]["found"]["displaced"] == "THIRD"
-    beside.write_bytes(base)
-    assert "X0" in collector.call("recover").require_done()["rows"]
-    require_finished(collector, [9, 1, 2])
-
-
-@pytest.mark.parametrize("form", ["symlink", "hard link", "directory"])
-def test_b070_pending_is_a_plain_file_or_refused(collector: Collector, form: str) -> None:
-    die_at(collector, HELD)
-    path, elsewhere = collector.home / PENDING, collector.home / "elsewhere"
-    if form == "symlink":
-        path.rename(elsewhere)
-        path.symlink_to(elsewhere)
-    elif form == "hard link":
-        elsewhere.hardlink_to(path)
-    else:
-        path.unlink()
-        path.mkdir()
-    for _ in range(2):
-        with nothing_changes(collector):
-            answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
-        assert answer["detail"]["file"] == "refresh/pending.json"
+# ------------------------------------------------------------------------------------------- the same again
 
 
 def test_b054_a_refusal_is_the_same_fourteen_times(collector: Collector) -> None:
     """A live holder that is not in the state lock: everybody waits for it, and nobody touches anything."""
     die_at(collector, HELD)
-    pid, stamp = parent()
-    set_holder(collector.home, pid, stamp)
+    set_holder(collector.home, os.getppid(), stamp_of(os.getppid()))
     answers: list[dict[str, Any]] = []
     with nothing_changes(collector):
         for _ in range(14):
             answers.append(collector.call("recover").require_refused("E_FORMAL_LOCK_BUSY", 75))
     assert all(answer == answers[0] for answer in answers) and answers[0]["row"] == "C-HELD-ALIVE"
-
-
-def parent() -> tuple[int, str]:
-    """A process that lives as long as these tests: its pid and stamp."""
-    import os
-
-    *words, _ = own_stamp().split(":")
-    ticks = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
-    return os.getppid(), ":".join([*words, ticks])
 
 
 def test_every_recovery_of_a_copy_ends_alike(collector: Collector, tmp_path: Path) -> None:

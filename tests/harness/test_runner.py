@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,7 @@ def test_an_interruption_keeps_what_is_known_and_is_no_pass(project: Project, te
 
     run: Run = run_cells(project, cells_of(project)[:6], jobs=2, spawn="fork", whole=True, observe=stop)
     assert run.interrupted and len(run.results) == 1 and run.planned == 6
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("worker-")]
     assert summarize(run).exit_status == 2 and "the run was interrupted" in summarize(run).reasons
     assert list(temp.iterdir()) == []
 

@@ -273,9 +273,12 @@ def test_a_program_starts_with_no_signal_ignored_or_blocked(spawner: Spawner, pr
 def test_what_is_armed_in_the_harness_is_not_armed_in_its_processes(
     kind: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KILLPOINTS", "no.such.point=kill")
+    (project / "early.py").write_text("from points import SAVED\nfrom killpoints import reach\nreach(SAVED)\n")
+    (project / "eager.py").write_text("import early\n")
+    monkeypatch.setenv("KILLPOINTS", "shop.saved=kill")
     with open_kind(kind, project) as spawner:
-        assert run_shop(spawner, project, "").exit_code == 0
+        assert run(spawner, project, "python", "-m", "eager").exit_code == 0
+        assert getattr(spawner, "cold", {}) == {}, "the process server was killed"
 
 
 def test_output_larger_than_a_pipe(spawner: Spawner, project: Path) -> None:

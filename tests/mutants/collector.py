@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import killpoints.actions
-from product.collector import observe, perform
+from product.collector import commands, observe, perform
 from product.durable import files, rename
 from product.durable.identity import Holder, own_identity
 from tests.mutants.catalogue import mutant
@@ -26,7 +26,11 @@ def rename_overwrites() -> None:
     def replace(source: Path, target: Path) -> None:
         os.replace(source, target)
 
+    def believe(_directory: Path) -> None:
+        return None
+
     rename.rename_new = replace
+    commands.probe_renames = believe
 
 
 @mutant("what was written is not read back", cells=["*=tamper:cut-latest", "*=tamper:changed-lock"])

@@ -9,7 +9,6 @@ import pytest
 from harness.mutants import read_mutants, run_mutants
 from harness.plan import plan_cells
 from harness.runner import default_spawn, open_project
-from harness.sandbox import session_directory
 from tests.mutants import collector as _collector  # noqa: F401  (fills the catalogue)
 from tests.mutants.catalogue import MUTANTS
 
@@ -20,8 +19,7 @@ MATRIX = Path(__file__).resolve().parents[2] / "matrix.yaml"
 def test_a_named_cell_sees_the_mistake(name: str) -> None:
     project = open_project(MATRIX)
     mutants = [mutant for mutant in read_mutants(project) if mutant.id == name]
-    with session_directory() as root:
-        (result,) = run_mutants(project, mutants, plan_cells(project.matrix), spawn=default_spawn(), root=root)
+    (result,) = run_mutants(project, mutants, plan_cells(project.matrix), jobs=1, spawn=default_spawn())
     if result.mutant.excuse is not None:
         assert result.killed_by is None, "it has an excuse and a cell saw it: take the excuse away"
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -29,8 +30,8 @@ class CollectorScenario(Scenario):
     """What every collector scenario shares: the feeds, the archive's shape, and what may lie where in the end."""
 
     append_only = ("archive/cards/??????.jsonl", "archive/runs/??????.jsonl")
-    immutable = (f"{QUARANTINE}/*", "state/refresh/runs/*/evidence.json", "state/.collector.lock",
-                 "state/.collector.lock.owner.quarantine/*")  # fmt: skip
+    immutable = (f"{QUARANTINE}/*", "state/refresh/runs/*/evidence.json", "state/refresh/slots/???.json",
+                 "state/.collector.lock", "state/.collector.lock.owner.quarantine/*")  # fmt: skip
     foreign = (*FOREIGN, "*.feed.json", "*.evidence.json")
     allowed = (
         "archive", "archive/cards", "archive/runs", "archive/.candidates", "archive/cards/??????.jsonl",
@@ -90,9 +91,17 @@ class CollectorScenario(Scenario):
         pending = read_json(tree, PENDING)
         return pending is None or pending.get("phase") in ("TERMINAL", "RELEASING")
 
+    def is_own(self, path: str, tree: Tree) -> bool:
+        """A formal lock that pending knows is a run's own, whoever made the two say so."""
+        pending, lock = read_json(tree, PENDING), tree.entries.get(path)
+        return path == LOCK and lock is not None and pending is not None and lock.data.decode() in locks_of(pending)
+
     def judge(self, history: History) -> Judgement:
         found: list[Violation] = []
         checks, tampered = 0, False
+        for before, after in zip(history.moments, history.moments[1:], strict=False):
+            if after.role != "tampered" and not is_counted(before.tree, after.tree):
+                found.append(Violation("collector", PENDING, f"another claimant and no other attempt ({after.role})"))
         for moment in history.moments:
             tampered = tampered or moment.role == "tampered"
             facts = list(self._look(moment.tree, tampered))
@@ -121,6 +130,7 @@ class CollectorScenario(Scenario):
             yield known, "a formal lock is there that pending does not know"
         if pending is not None and pending["takeover"]["phase"] == "TAKEOVER_PLANNED":
             yield not any("new" in key for key in pending["takeover"]), "TAKEOVER_PLANNED freezes a new holder"
+        yield from latest_has_its_slot(tree)
         for path in (path for path in tree if is_quarantined(path)):
             yield is_lock_record(tree.file(path)), f"{path} is not a whole lock record"
             yield path.rpartition("-")[2] == f"{tree.entries[path].sha256}.json", f"{path} does not have its own hash"
@@ -186,6 +196,7 @@ class ReusedPid(LiveOwner):
     stamp_offset = -1
 
 
+@functools.cache
 def feeds() -> dict[str, dict[str, Any]]:
     """Two answers of real shape: the second shows four posts of the first again, and six new ones."""
     first = json.loads((DATA / "feed_space.json").read_bytes())
@@ -210,20 +221,25 @@ def segments(tree: Tree, manifest: str) -> list[bytes]:
     return [b"".join(tree.file(name) or b"" for name in names)] if names else []
 
 
-def read_manifest(tree: Tree, manifest: str) -> list[dict[str, Any]]:
+def read_manifest(tree: Tree, manifest: str) -> tuple[dict[str, Any], ...]:
     """Every line, the chain proven. Raises ValueError naming the line that does not follow."""
+    return parse_manifest(manifest, b"".join(segments(tree, manifest)))
+
+
+@functools.lru_cache(maxsize=256)
+def parse_manifest(manifest: str, data: bytes) -> tuple[dict[str, Any], ...]:
+    """By content: the same bytes are looked at in one snapshot after the other."""
     lines: list[dict[str, Any]] = []
     previous = "0" * 64
-    for data in segments(tree, manifest):
-        for number, raw in enumerate(data.split(b"\n")[:-1], 1):
-            line = json.loads(raw)
-            if line["seq"] != number or line["prev"] != previous:
-                raise ValueError(f"{manifest}: the chain is broken at line {number}")
-            previous = hashlib.sha256(raw).hexdigest()
-            lines.append(line)
-        if data and not data.endswith(b"\n"):
-            raise ValueError(f"{manifest}: a torn last line")
-    return lines
+    for number, raw in enumerate(data.split(b"\n")[:-1], 1):
+        line = json.loads(raw)
+        if line["seq"] != number or line["prev"] != previous:
+            raise ValueError(f"{manifest}: the chain is broken at line {number}")
+        previous = hashlib.sha256(raw).hexdigest()
+        lines.append(line)
+    if data and not data.endswith(b"\n"):
+        raise ValueError(f"{manifest}: a torn last line")
+    return tuple(lines)
 
 
 def is_quarantined(path: str) -> bool:
@@ -270,6 +286,24 @@ def runs_point_at_cards(tree: Tree) -> Iterator[tuple[bool, str]]:
         yield (own[0] if own else None) == run["first_card_seq"], f"run {run['run_id']} points at another first card"
     ids = [card["identifiers"]["dynamic_id"] for card in cards]
     yield len(ids) == len(set(ids)), "a post is archived twice"
+
+
+def is_counted(before: Tree, after: Tree) -> bool:
+    """Whether a change of the planned claimant within one generation was counted as an attempt."""
+    plans = [(read_json(tree, PENDING) or {}).get("takeover", {}) for tree in (before, after)]
+    records = [plan.get("new_lock_record") for plan in plans]
+    if None in records or records[0] == records[1]:
+        return True
+    same_generation = records[0]["recovery_generation"] == records[1]["recovery_generation"]
+    return not same_generation or plans[0]["claim_attempt"] < plans[1]["claim_attempt"]
+
+
+def latest_has_its_slot(tree: Tree) -> Iterator[tuple[bool, str]]:
+    """Latest never points at a slot that is not there yet."""
+    latest = read_json(tree, "state/refresh/latest.json")
+    if latest is not None:
+        slot = tree.file(f"state/refresh/slots/{latest['slot']:03d}.json") or b""
+        yield hashlib.sha256(slot).hexdigest() == latest["slot_sha256"], "latest points at a slot that is not there"
 
 
 def latest_is_newest(tree: Tree) -> Iterator[tuple[bool, str]]:

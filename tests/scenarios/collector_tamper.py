@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,30 @@ def _register_holders() -> None:
 
 
 _register_holders()
+
+
+def _stamp_of(pid: int) -> str:
+    """As own_stamp(), of a process of this boot and namespace."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return own_stamp().rpartition(":")[0] + f":{ticks}"
+
+
+@tamper("holder-alive-now")
+def bring_holder_to_life(sandbox: Path) -> None:
+    """Between two steps of a takeover: an answer that was got before the first proves nothing at the second."""
+    set_holder(sandbox, os.getpid(), own_stamp())
+
+
+_unreaped: list[subprocess.Popen[bytes]] = []  # kept: a dropped one would be reaped by the next
+
+
+@tamper("holder-zombie", Afterwards.KILL)
+def let_holder_be_a_zombie(sandbox: Path) -> None:
+    """A holder that died and that its parent (this process) has not reaped: it still has a pid and a stamp."""
+    _unreaped.append(subprocess.Popen(["true"]))
+    pid = _unreaped[-1].pid
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    set_holder(sandbox, pid, _stamp_of(pid))
 
 
 def own_stamp(offset: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""The counter's command on a file and a state of its own: in this process where nothing dies, as a real process where it does."""
+"""The counter's command on a file and a state of its own: in this process where nothing dies, else as a real one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,15 +76,29 @@ class Bench:
     def scan(self, *options: str, plan: str = "") -> Ran:
         return self.run("scan", *options, plan=plan)
 
-    def start(self, command: str, *options: str, **popen: Any) -> subprocess.Popen[bytes]:
-        """As a process of its own."""
-        argv = [sys.executable, "-m", "product.signals", *self.argv(command, *options)]
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | popen
-        return subprocess.Popen(argv, cwd=REPOSITORY, **streams)
+    def start(
+        self,
+        command: str,
+        *options: str,
+        plan: str = "",
+        pass_fds: tuple[int, ...] = (),
+        environment: dict[str, str] | None = None,
+        preexec: Callable[[], None] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """As a process of its own, with ``plan`` armed."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "product.signals", *self.argv(command, *options)],
+            cwd=REPOSITORY,
+            env=os.environ | {"KILLPOINTS": plan} | (environment or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=pass_fds,
+            preexec_fn=preexec,
+        )
 
     def kill_at(self, point: str, command: str = "scan", *options: str) -> None:
         """A process of its own dies by its own SIGKILL exactly there."""
-        process = self.start(command, *options, env=os.environ | {"KILLPOINTS": f"{point}=kill"})
+        process = self.start(command, *options, plan=f"{point}=kill")
         _, words = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == -signal.SIGKILL, words
 

@@ -149,7 +149,7 @@ def scan_within(bench: Bench, data_bytes: int) -> tuple[int, int]:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
 
-    process = bench.start("scan", preexec_fn=limit)
+    process = bench.start("scan", preexec=limit)
     assert process.stdout is not None and process.stderr is not None
     words = process.stdout.read(), process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -168,7 +168,7 @@ PIECES = st.sampled_from(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(PIECES, max_size=12), max_size=4), st.sampled_from(["1", "7", "64", "1000000"]))
+@given(st.lists(st.lists(PIECES, max_size=12), min_size=1, max_size=4), st.sampled_from(["1", "7", "64", "1000000"]))
 def test_any_bytes_in_any_pieces_count_as_the_judge_counts(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[list[bytes]], batch_bytes: str
 ) -> None:
