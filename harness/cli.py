@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import click
 import typer
 
 from harness.matrix import MatrixError
 from harness.model import Run
 from harness.plan import Filter, PlanningError
 
-EXIT_UNKNOWN, EXIT_USAGE = 2, 64
+EXIT_UNKNOWN, EXIT_USAGE, EXIT_INTERRUPTED = 2, 64, 130
+_UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click that later typers carry
 
 app = typer.Typer(
     name="killmatrix",
@@ -91,11 +91,11 @@ def run(
             fail_fast=fail_fast,
             observe=progress.advance,
         )
+    _write_reports(done, json_file, html, junit, markdown, earlier)  # first: nobody may be reading what is printed
     console = terminal.make_console()
     terminal.print_run(done, console, verbose=verbose)
     if earlier is not None:
         terminal.print_changes(changes_since(earlier, done), console)
-    _write_reports(done, json_file, html, junit, markdown, earlier)
     raise typer.Exit(summarize(done).exit_status)
 
 
@@ -174,6 +174,7 @@ def repro(
 
     project = runner.open_project(matrix)
     chosen = plan.parse_cell(cell, project.matrix)
+    _require_writable(json_file)
     with contextlib.ExitStack() as stack:
         if shell and keep is None:
             keep = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="killmatrix-repro-")))
@@ -214,8 +215,9 @@ def report(
         saved = json_result.read_run(result)
     except (OSError, json_result.ResultFileError) as error:
         raise _Usage(f"{result}: {error}") from error
-    terminal.print_run(saved, terminal.make_console())
+    _require_writable(html, junit, markdown)
     _write_reports(saved, None, html, junit, markdown)
+    terminal.print_run(saved, terminal.make_console())
     raise typer.Exit(summarize(saved).exit_status)
 
 
@@ -299,8 +301,13 @@ def _fresh_directory(keep: Path | None) -> Path | None:
 def _require_writable(*files: Path | None) -> None:
     """Before a long run, not after it."""
     for file in files:
-        if file is not None and not (file.resolve().parent.is_dir() and os.access(file.resolve().parent, os.W_OK)):
-            raise _Usage(f"{file}: cannot be written: {file.resolve().parent} is no directory that may be written to")
+        if file is None:
+            continue
+        parent = file.resolve().parent
+        if file.is_dir():
+            raise _Usage(f"{file}: cannot be written: it is a directory")
+        if not (parent.is_dir() and os.access(parent, os.W_OK)):
+            raise _Usage(f"{file}: cannot be written: {parent} is no directory that may be written to")
 
 
 @contextlib.contextmanager
@@ -311,21 +318,28 @@ def _told_plainly() -> Iterator[None]:
     except (MatrixError, PlanningError, _Usage) as error:
         print(f"killmatrix: {error}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
-    except click.UsageError as error:
+    except _UsageError as error:
         error.show(sys.stderr)
         sys.exit(EXIT_USAGE)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         print("killmatrix: interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_UNKNOWN)
+    except OSError as error:
+        print(f"killmatrix: {error}", file=sys.stderr)
         sys.exit(EXIT_UNKNOWN)
 
 
 def main() -> None:
     """The command ``killmatrix``, and ``python -m harness``."""
     with _told_plainly():
-        status = app(standalone_mode=False)
+        try:
+            status = app(standalone_mode=False)
+            sys.stdout.flush()
+        except SystemExit:  # how typer and rich end on a closed pipe: with 1, which here means a violation
+            raise BrokenPipeError from None
         sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -59,7 +59,10 @@ class RunningProcess(Protocol):
         """SIGKILL, unless its end is known. What it leaves behind is ended with it; :meth:`wait` still tells how."""
 
     def wait(self) -> ProcessResult:
-        """Wait until it has ended, or end it when ``timeout_s`` is over (``timed_out``), and tell how."""
+        """Wait until it has ended, and tell how it did. When ``timeout_s`` is over it is ended by us.
+
+        Then ``timed_out`` is set, and a last line of stderr says so. The same happens to one that writes without end.
+        """
 
 
 class Spawner(Protocol):

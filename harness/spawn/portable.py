@@ -138,15 +138,17 @@ class PortableProcess:
         self._close()
 
     def _make_result(self, pid: int, status: int) -> ProcessResult:
+        timed_out = self._timed_out and (status < 0 or sys.platform == "win32")
+        why = f"\nkillmatrix: ended after {self._command.timeout_s:g} s\n".encode() if timed_out else b""
         return ProcessResult(
             argv=self._command.argv,
             pid=pid,
             exit_code=status if status >= 0 else None,
             signal_number=-status if status < 0 else None,
             stdout=_read_output(self._stdout),
-            stderr=_read_output(self._stderr),
+            stderr=_read_output(self._stderr) + why,
             records=tuple(self._records),
-            timed_out=self._timed_out and (status < 0 or sys.platform == "win32"),
+            timed_out=timed_out,
             duration_s=time.monotonic() - self._started_at,
         )
 

@@ -22,8 +22,6 @@ from typing import Any, Literal, NoReturn
 from harness.spawn import child, program, strays, wire
 
 _EXIT_SOFTWARE = 70
-
-
 _SIGKILL = int(getattr(signal, "SIGKILL", 9))
 
 
@@ -101,7 +99,7 @@ class Server:
     def _kill(self, wanted: int) -> None:
         for pidfd, (run, _) in self._leaders.items():
             if run == wanted:
-                signal.pidfd_send_signal(pidfd, _SIGKILL)
+                _end(pidfd)
 
     def _name(self, wanted: int) -> None:
         for run, pid in self._leaders.values():
@@ -119,8 +117,8 @@ class Server:
         os.close(pidfd)
         try:
             os.killpg(pid, _SIGKILL)  # before it is reaped: until then the number is its own
-        except ProcessLookupError:
-            pass  # it died before it had a group of its own
+        except (ProcessLookupError, PermissionError):
+            pass  # it died before it had a group of its own; or took another user's rights
         _, status = os.waitpid(pid, 0)
         strays.end_strays(pid, self._leaders)
         return status
@@ -133,10 +131,17 @@ class Server:
 
     def _end_all(self) -> NoReturn:
         for pidfd in self._leaders:
-            signal.pidfd_send_signal(pidfd, _SIGKILL)
+            _end(pidfd)
         for pidfd in tuple(self._leaders):
             self._reap(pidfd)
         os._exit(0)
+
+
+def _end(pidfd: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, _SIGKILL)
+    except PermissionError:
+        pass  # it took another user's rights: the harness gives up waiting, and says so
 
 
 def _take_default_signals() -> None:

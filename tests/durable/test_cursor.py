@@ -252,10 +252,11 @@ def test_a_reader_without_the_lock_sees_no_cursor_ahead(root: Path) -> None:
 
 def test_a_file_that_grows_meanwhile_is_read_to_where_it_ended(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or a fast writer would keep one scan, and its lock, for ever."""
-    identify = evidence.observe_identity
+    identify, growths = evidence.observe_identity, iter(range(50))
 
     def grow(source: int, applied: int) -> Identity:
-        append(root, MORE)
+        if next(growths, None) is not None:
+            append(root, MORE)
         return identify(source, applied)
 
     monkeypatch.setattr(cursor, "observe_identity", grow)

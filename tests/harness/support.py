@@ -15,9 +15,10 @@ TIMEOUT_S = 120  # only ever waited for when a test fails
 
 
 def start_harness(project: Path, temp: Path, *arguments: str, **more: Any) -> subprocess.Popen[str]:
-    """``python -m harness ARGUMENTS`` in ``project``, its sandboxes below ``temp``."""
+    """``python -m harness ARGUMENTS`` in ``project``, its sandboxes below ``temp``. ``environ``: None takes a variable out."""
     temp.mkdir(exist_ok=True)
-    environ = {**os.environ, "KILLMATRIX_TMP": str(temp), "PYTHONPATH": str(REPOSITORY), **more.pop("environ", {})}
+    wanted = {"KILLMATRIX_TMP": str(temp), "PYTHONPATH": str(REPOSITORY), **more.pop("environ", {})}
+    environ = {name: value for name, value in {**os.environ, **wanted}.items() if value is not None}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     argv = [sys.executable, "-m", "harness", *arguments]
     return subprocess.Popen(argv, cwd=project, env=environ, text=True, **options)

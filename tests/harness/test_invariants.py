@@ -249,6 +249,17 @@ def test_a_repeated_recovery_fails() -> None:
     assert judge(history) == {("converges", "")} and "a repeated recovery failed: E_NO" in details(history)
 
 
+def test_a_recovery_that_does_not_refuse_where_it_must() -> None:
+    assert judge(healthy(), Expect(refuses="E_ALIVE")) == {("converges", "")}
+    said = details(healthy(), Expect(refuses="E_ALIVE"))
+    assert "the recovery said ok, due is E_ALIVE" in said and "the again said ok, due is E_ALIVE" in said
+
+
+def test_the_client_does_not_get_on() -> None:
+    history = healthy(retry=moment("retry", GROWN, {"ok": False, "code": "E_NO"}, 1))
+    assert judge(history) == {("converges", "")} and "the client's retry failed with E_NO" in details(history)
+
+
 # --- no_self_deadlock
 
 

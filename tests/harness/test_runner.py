@@ -86,8 +86,14 @@ def test_kept_sandboxes_of_several_workers_do_not_collide(project: Project, temp
 
 
 def test_more_workers_than_cells(project: Project, temp: Path) -> None:
-    run = run_cells(project, cells_of(project)[:1], jobs=8, spawn="fork", whole=False)
-    assert [result.verdict for result in run.results] == [Verdict.PASS]
+    """No server is started for nothing."""
+    workers: list[Path] = []
+
+    def look(_result: CellResult) -> None:
+        workers.extend(temp.glob("killmatrix-*/worker-*"))
+
+    run = run_cells(project, cells_of(project)[:1], jobs=8, spawn="fork", whole=False, observe=look)
+    assert [result.verdict for result in run.results] == [Verdict.PASS] and len(workers) == 1
 
 
 # --- workers that break

@@ -234,10 +234,15 @@ def test_nothing_outlives_a_harness_that_is_killed(kind: Kind, project: Path, al
         }
         with watching(sorted(everybody)) as pidfds:
             assert len(pidfds) >= 7
-            harness.kill()
-            assert have_ended(pidfds, within_s=LONG_S) == [True] * len(pidfds)
-        if alone == "forked":
-            os.killpg(harness.pid, signal.SIGKILL)
+            group = os.getpgid(harness.pid)
+            try:
+                harness.kill()
+                assert have_ended(pidfds, within_s=LONG_S) == [True] * len(pidfds)
+            finally:
+                os.killpg(group, signal.SIGKILL)  # the harness is not reaped yet
+                for pidfd, ended in zip(pidfds, have_ended(pidfds), strict=True):
+                    if not ended:
+                        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
 
 def test_a_harness_that_ignores_and_blocks_signals_does_not_pass_that_on(kind: Kind, project: Path) -> None:
@@ -308,7 +313,7 @@ def test_a_server_that_does_not_answer_is_given_up(kind: Kind, project: Path, mo
 
 
 def test_no_server_can_be_started(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
     with open_spawner("exec", project=project) as spawner, pytest.raises(SpawnError, match="cannot be started"):
         start(spawner, project, "short")
 

@@ -235,6 +235,7 @@ class NoScenario:
 HEALTHY = "toy.healthy"
 RECOVERING = "toy.recovering"
 TIMEOUT_S = 60
+NEVER_COMMITS = ("hangs", "raises", "exits", "imports", "shot", "server-shot")
 KILL_ROWS = {"toy.pending": "R1", "toy.appended": "R2", "toy.cleared": "none"}
 
 
@@ -257,7 +258,7 @@ def scenario(wrong: str = "", judge: str = "Toy", **more: Any) -> dict[str, Any]
         "env": {"TOY": wrong, "TOY_HOME": "{sandbox}"},
         "run": ["python", "-m", "toy", "commit", "b", "c"],
         "recover": ["python", "-m", "toy", "recover"],
-        "retry": ["python", "-m", "toy", "commit", "b", "c"],
+        "retry": None if wrong in NEVER_COMMITS else ["python", "-m", "toy", "commit", "b", "c"],
         "rivals": {"commit": ["python", "-m", "toy", "commit", "d"]},
     } | more
     return {key: value for key, value in spec.items() if value is not None}

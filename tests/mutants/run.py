@@ -9,7 +9,8 @@ import json
 import sys
 
 import product.collector.cli
-import tests.mutants.collector  # noqa: F401  (fills the catalogue)
+import tests.mutants.collector
+import tests.mutants.durable  # noqa: F401  (both fill the catalogue)
 from tests.mutants.catalogue import MUTANTS
 
 PROGRAMS = {"product.collector": product.collector.cli.main}

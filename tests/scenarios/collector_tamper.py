@@ -221,6 +221,12 @@ def fill_pending(sandbox: Path) -> None:
     fill(sandbox / PENDING)
 
 
+@tamper("changed-pending")
+def change_pending(sandbox: Path) -> None:
+    """Right before it is removed."""
+    append(sandbox / PENDING, b" ")
+
+
 @tamper("lost-pending", Afterwards.KILL)
 def lose_pending(sandbox: Path) -> None:
     """A formal lock without pending: nothing is taken over, nothing deleted."""
