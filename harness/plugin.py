@@ -106,7 +106,8 @@ class CellItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, None, self.name
+        # not the bare name: pytest would print the dots of that as ::, and nobody could run what it prints
+        return self.path, None, f"cell {self.name}"
 
 
 class CellFailed(Exception):
@@ -189,5 +190,6 @@ class _Collected:
             results=tuple(self._results[name] for name in sorted(self._results)),
             points=project.points,
             listed_points=frozenset(project.matrix.points),
+            listed_rows=frozenset(project.matrix.rows),
             whole=False,
         )

@@ -179,6 +179,11 @@ def names_of_a_bundle_without_its_description(aside: Path) -> None:
     (aside / "cards/000001.jsonl").write_bytes(b"x")
 
 
+def sums_without_the_description(aside: Path) -> None:
+    aside.mkdir()
+    (aside / "SHA256SUMS").write_bytes(b"")
+
+
 def empty_directories_of_a_bundle(aside: Path) -> None:
     (aside / "cards").mkdir(parents=True)
 
@@ -209,6 +214,7 @@ def link_under_the_name(aside: Path) -> None:
     [
         somebody_elses_directory,
         names_of_a_bundle_without_its_description,
+        sums_without_the_description,
         empty_directories_of_a_bundle,
         another_description,
         description_that_is_a_link,
@@ -234,13 +240,17 @@ def test_what_is_not_a_dead_handoffs_stays(sound: Collector, foreign: Callable[[
         "slots/000.json",
         "refresh/pending.json",
         "evidence/2026/13/a.json",
+        "empty/",
+        "refresh/slots/",
+        "cards/deeper/",
     ],
 )
 def test_a_dead_handoffs_directory_with_something_else_in_it_stays(sound: Collector, name: str) -> None:
     sound.kill(LATE, "handoff", "--out", str(out_of(sound)))
     path = aside_of(sound) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"somebody else's")
+    (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+    if not name.endswith("/"):
+        path.write_bytes(b"somebody else's")
     before = sound.tree()
     handoff(sound).require_refused("E_RECOVERY_AMBIGUOUS", 70)
     # the state lock's files aside: the killed one's metadata goes to quarantine

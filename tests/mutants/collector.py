@@ -541,7 +541,7 @@ def refusal_comes_late() -> None:
     drive.decide = eager
 
 
-@mutant("temporary files of a dead writer stay", cells=["*/collector.claim.PLANNED/tmp-*=kill"])
+@mutant("temporary files of a dead writer stay", cells=["collector.begin/collector.pending.BEGUN/tmp-*=kill"])
 def temporaries_left() -> None:
     def leave(_desk: Any, _everywhere: bool) -> None:
         return None

@@ -12,7 +12,7 @@ from product.durable.errors import StateLocked
 from tests.mutants.catalogue import mutant
 
 
-@mutant("the state lock is released right away", cells=["collector.second-commit/*=rival:recover"])
+@mutant("the state lock is released right away", cells=["collector.second-commit/collector.claim.HELD#1=rival:recover"])
 def state_lock_released_early() -> None:
     acquire = lock.StateLock.acquire
 

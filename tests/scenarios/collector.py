@@ -174,6 +174,50 @@ class Abort(CollectorScenario):
         yield not any(segments(tree, "cards")), "an aborted run appended cards"
 
 
+class Moved(FirstCommit):
+    """The evidence of finished runs leaves the state root for the archive: at least once, and in the end exactly once."""
+
+    allowed = (*CollectorScenario.allowed, "archive/evidence*")
+    immutable = (*CollectorScenario.immutable, "archive/evidence/*/*/*.json")
+
+    def may_vanish(self, path: str, tree: Tree) -> bool:
+        return path.endswith("/evidence.json") and sha_of_evidence(tree) in evidence_hashes(tree, "archive/evidence/")
+
+    def _look(self, tree: Tree, tampered: bool) -> Iterator[tuple[bool, str]]:
+        yield from super()._look(tree, tampered)
+        yield sha_of_evidence(tree) in evidence_hashes(tree, ""), "the evidence of the run is nowhere"
+
+    def judge(self, history: History) -> Judgement:
+        judgement = super().judge(history)
+        if history.moments[-1].role != "retry":
+            return judgement
+        left = evidence_hashes(history.end, "state/refresh/runs/")
+        found = [Violation("collector", path, "is still there after the move") for path in left.values()]
+        return Judgement((*judgement.violations, *found), judgement.checks + 1)
+
+
+class Handoff(FirstCommit):
+    """A bundle is whole or not there, whatever lies beside it under its temporary name."""
+
+    allowed = (*CollectorScenario.allowed, "bundle", "bundle/*", ".bundle.tmp", ".bundle.tmp/*")
+
+    def _look(self, tree: Tree, tampered: bool) -> Iterator[tuple[bool, str]]:
+        yield from super()._look(tree, tampered)
+        if "bundle" not in tree.entries:
+            return
+        sums = (tree.file("bundle/SHA256SUMS") or b"").decode().splitlines()
+        due = {line[66:]: line[:64] for line in sums}
+        there = {
+            path[7:] for path, entry in tree.entries.items() if path.startswith("bundle/") and entry.kind == "file"
+        }
+        yield bool(due) and there == {*due, "SHA256SUMS"}, "the bundle is not what its SHA256SUMS lists"
+        for name, sha256 in due.items():
+            yield tree.entries[f"bundle/{name}"].sha256 == sha256, f"bundle/{name} does not have its hash"
+        for path in tree:
+            if path.startswith("archive/cards/0") and len(path) == 27:
+                yield any(tree.entries[path].sha256 == value for value in due.values()), f"{path} is not in the bundle"
+
+
 class Leftovers(FirstCommit):
     """A quarantined lock cannot be deleted: it is written down, blocks nothing, and the next run deletes it."""
 
@@ -296,6 +340,24 @@ def is_counted(before: Tree, after: Tree) -> bool:
         return True
     same_generation = records[0]["recovery_generation"] == records[1]["recovery_generation"]
     return not same_generation or plans[0]["claim_attempt"] < plans[1]["claim_attempt"]
+
+
+def sha_of_evidence(tree: Tree) -> str:
+    """What the first run's line says that its evidence is."""
+    try:
+        return str(read_manifest(tree, "runs")[0]["evidence_sha256"])
+    except (ValueError, IndexError):
+        return "no run's line can be read"
+
+
+def evidence_hashes(tree: Tree, prefix: str) -> dict[str, str]:
+    """Content -> path of every evidence file below the prefix: a run's own, or moved to the archive."""
+    return {
+        entry.sha256: path
+        for path, entry in tree.entries.items()
+        if path.startswith(prefix) and (path.endswith("/evidence.json") or path.startswith("archive/evidence/"))
+        and entry.kind == "file"
+    }  # fmt: skip
 
 
 def latest_has_its_slot(tree: Tree) -> Iterator[tuple[bool, str]]:
