@@ -22,7 +22,6 @@ from harness.model import Cell, CellResult, Verdict
 from harness.runner import Project, SpawnKind, open_engine
 from harness.sandbox import session_directory
 
-
 EXCUSED_SAMPLE = 60
 
 

@@ -185,11 +185,11 @@ def _check_cards(inventory: Inventory, documents: Documents, report: Report) -> 
     own: dict[str, _Cards] = {}
     for line in _walk("cards", inventory, documents, report):
         try:
-            keys, identifiers = names_of(line.fields)
+            keys, _ = names_of(line.fields)
         except ValueError as error:  # schema 1 only; the walk has judged all others
             _find(report, "K_LINE_FOREIGN", line.file, f"not a card line: {error}", line.number)
             continue
-        for key in sorted({*keys, *identifiers.keys}):
+        for key in keys:
             first = named.setdefault(key, line)
             if first is not line:
                 message = f"{key} is archived twice: first in {first.file} line {first.number}"

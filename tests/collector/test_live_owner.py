@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collector.helpers import REPOSITORY, TIMEOUT_S, Collector, Process, argv_of, needs_linux, ran
+from tests.collector.helpers import REPOSITORY, Collector, Process, argv_of, needs_linux, ran
 
 pytestmark = needs_linux
 POINT = "collector.claim.HELD"

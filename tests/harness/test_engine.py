@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from harness.engine import Engine
+from harness.faults import find_fault
 from harness.matrix import load_matrix
-from harness.model import CellResult, Expect, Verdict
+from harness.model import CellResult, Expect, ProcessResult, Record, Step, Verdict
 from harness.plan import parse_cell
 from harness.spawn import open_spawner
 from tests.harness import toy
@@ -29,7 +30,7 @@ pytestmark = [
 HANG_S = 2.0  # really waited for, by each program that hangs on purpose
 WRONG = (
     "hangs raises exits imports shot server-shot grandchild kill-does-nothing kill-is-another-signal tells-its-pid "
-    "leaves-a-pipe duplicates loses rewrites overwrites restless refuses residue recovery-hangs confused never-ends busy intrudes"
+    "child-dies leaves-a-pipe duplicates loses rewrites overwrites restless refuses residue recovery-hangs confused never-ends busy intrudes"
 ).split()
 JUDGES = "LooksAtNothing CountsNothing ProtectsNothing Raises EndsTheProcess CannotSetUp NoScenario Missing".split()
 RECOVER = ["python", "-m", "toy", "recover"]
@@ -162,6 +163,13 @@ def test_a_death_by_somebody_else(engine: Engine) -> None:
     assert result.why == "died by SIGKILL without reaching toy.pending#1"
 
 
+def test_a_death_of_a_child_in_its_place(engine: Engine) -> None:
+    """The record is there, and SIGKILL too: but of two processes."""
+    result = run_wrong(engine, "child-dies")
+    assert result.verdict is Verdict.FOREIGN_DEATH and not result.steps[0].fired
+    assert result.story[1].points == ("toy.pending#1 kill",)
+
+
 def test_a_death_by_somebody_else_while_it_is_held(engine: Engine) -> None:
     """There is a record of the point, and still it was not this cell that ended it."""
     result = run_wrong(engine, "tells-its-pid", "toy.appended#1=tamper:shoot")
@@ -209,6 +217,55 @@ def test_a_server_that_is_shot_costs_one_cell(engine: Engine) -> None:
         lost = run_wrong(engine, "server-shot")
         assert lost.verdict is Verdict.UNKNOWN and "SpawnError" in lost.why and "killed by signal 9" in lost.why
         assert run_wrong(engine, "healthy").verdict is Verdict.PASS
+
+
+# --- proof of fire
+
+ENDS = {
+    "killed": (None, 9, False),
+    "by term": (None, 15, False),
+    "by abort": (None, 6, False),
+    "exit 0": (0, None, False),
+    "exit 1": (1, None, False),
+    "hung": (None, 9, True),
+}
+PROVEN = {
+    "kill": {"killed"},
+    "term": {"by term", "exit 0", "exit 1"},
+    "error:EIO": {"exit 0", "exit 1"},
+    "rival:commit": {"exit 0"},
+}
+UNPROVEN = [Verdict.FOREIGN_DEATH, Verdict.UNREACHED, Verdict.HUNG]
+
+
+def ended(how: str, *records: Record) -> ProcessResult:
+    exit_code, signal_number, timed_out = ENDS[how]
+    return ProcessResult(("toy",), 4711, exit_code, signal_number, b"", b"words\n", records, timed_out, 0.1)
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("fault", PROVEN)
+def test_a_fault_is_proven_by_its_record_and_by_the_end_it_means(fault: str, how: str) -> None:
+    step = Step("toy.pending", 2, fault)
+    kind = {"rival": "pause"}.get(fault.partition(":")[0], fault.partition(":")[0])
+    record = Record(kind, "toy.pending", 2, 4711)
+    proof = find_fault(fault).prove(step, ended(how, record))
+    assert (proof.verdict is None) == (how in PROVEN[fault])
+    assert proof.verdict is None or (proof.verdict in UNPROVEN and proof.why)
+    for other in (
+        Record("pass", "toy.pending", 2, 4711),
+        Record(kind, "toy.cleared", 2, 4711),
+        Record(kind, "toy.pending", 1, 4711),
+        Record(kind, "toy.pending", 2, 4712),
+    ):
+        nothing = find_fault(fault).prove(step, ended(how, other))
+        assert nothing.verdict in UNPROVEN and not nothing.fired, "a record of something else proves nothing"
+        assert find_fault(fault).prove(step, ended(how)).verdict in UNPROVEN
+
+
+def test_a_fault_that_the_harness_does_not_have() -> None:
+    with pytest.raises(ValueError, match="unknown fault 'pause'"):
+        find_fault("pause")
 
 
 # --- judges and set-ups that break

@@ -106,6 +106,9 @@ def be_wrong_from_the_start():
             import no_such_module
         case "shot":
             subprocess.run(["kill", "-9", str(os.getpid())])
+        case "child-dies" if os.fork():
+            os.wait()  # it died at the point, not this one
+            os.kill(os.getpid(), signal.SIGKILL)
         case "server-shot":
             os.kill(os.getppid(), signal.SIGKILL)
             signal.pause()
@@ -145,7 +148,7 @@ if __name__ == "__main__":
     sys.exit(0 if answer["ok"] else 75 if answer["code"] == "BUSY" and WRONG != "busy" else 1)
 '''
 
-JUDGES = '''
+JUDGES = """
 import os
 import signal
 import sys
@@ -230,12 +233,12 @@ class CannotSetUp(Toy):
 
 class NoScenario:
     pass
-'''
+"""
 
 HEALTHY = "toy.healthy"
 RECOVERING = "toy.recovering"
 TIMEOUT_S = 60
-NEVER_COMMITS = ("hangs", "raises", "exits", "imports", "shot", "server-shot")
+NEVER_COMMITS = ("hangs", "raises", "exits", "imports", "shot", "server-shot", "child-dies")
 KILL_ROWS = {"toy.pending": "R1", "toy.appended": "R2", "toy.cleared": "none"}
 
 
@@ -289,7 +292,15 @@ class Meeting:
 def toy_matrix(scenarios: Mapping[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """Every commit point in each of ``scenarios`` (one that is healthy), and the point of the recovery."""
     commits = dict(scenarios if scenarios is not None else {HEALTHY: scenario()})
-    faults = ["kill", "error:ENOSPC", "rival:commit", "term", "tamper:stranger", "tamper:stranger-then-kill", "tamper:shoot"]
+    faults = [
+        "kill",
+        "error:ENOSPC",
+        "rival:commit",
+        "term",
+        "tamper:stranger",
+        "tamper:stranger-then-kill",
+        "tamper:shoot",
+    ]
     points: dict[str, Any] = {
         name: {
             "spec": "toy",
@@ -301,7 +312,12 @@ def toy_matrix(scenarios: Mapping[str, Any] | None = None, *, timeout_s: float =
         for name, row in KILL_ROWS.items()
     }
     points["toy.appended"]["expect"]["error:ENOSPC"] = {"code": "ENOSPC", "row": "R1"}
-    points["toy.redone"] = {"spec": "toy", "scenarios": [RECOVERING], "faults": ["kill"], "expect": {"kill": {"row": "R2"}}}
+    points["toy.redone"] = {
+        "spec": "toy",
+        "scenarios": [RECOVERING],
+        "faults": ["kill"],
+        "expect": {"kill": {"row": "R2"}},
+    }
     return {
         "schema": 1,
         "catalogue": ["toy_points"],

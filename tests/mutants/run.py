@@ -1,6 +1,6 @@
 """``python -m tests.mutants.run MUTANT MODULE ARGS``: run the product's command with one mistake in it.
 
-``--list`` prints the catalogue as JSON. The module is the one that the matrix names; only the collector is wrapped here.
+``--list`` prints the catalogue as JSON. The module is the one that the matrix names.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import json
 import sys
 
 import product.collector.cli
+import product.signals.cli
 import tests.mutants.collector
-import tests.mutants.durable  # noqa: F401  (both fill the catalogue)
+import tests.mutants.durable
+import tests.mutants.signals  # noqa: F401  (they fill the catalogue)
 from tests.mutants.catalogue import MUTANTS
 
-PROGRAMS = {"product.collector": product.collector.cli.main}
+PROGRAMS = {"product.collector": product.collector.cli.main, "product.signals": product.signals.cli.main}
 
 
 def main(argv: list[str]) -> int:

@@ -9,7 +9,7 @@ import pytest
 from harness.mutants import read_mutants, run_mutants
 from harness.plan import plan_cells
 from harness.runner import default_spawn, open_project
-from tests.mutants import collector as _collector  # noqa: F401  (fills the catalogue)
+from tests.mutants import run as _run  # noqa: F401  (fills the catalogue)
 from tests.mutants.catalogue import MUTANTS
 
 MATRIX = Path(__file__).resolve().parents[2] / "matrix.yaml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -77,16 +78,10 @@ def test_a_missing_field_is_refused(missing: str) -> None:
         parse_counts(canonical.encode(document))
 
 
-def test_other_bytes_of_the_same_document_are_refused() -> None:
-    data = format_counts(TALLY, EVIDENCE)
-    for spoilt in (
-        data + b"\n",
-        b" " + data,
-        data.replace(b":", b": "),
-        json.dumps(json.loads(data)[::-1] if 0 else {}).encode(),
-    ):
-        with pytest.raises(JsonRejected):
-            parse_counts(spoilt)
+@pytest.mark.parametrize("spoil", [lambda d: d + b"\n", lambda d: b" " + d, lambda d: d.replace(b":", b": ")])
+def test_other_bytes_of_the_same_document_are_refused(spoil: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(JsonRejected):
+        parse_counts(spoil(format_counts(TALLY, EVIDENCE)))
 
 
 def test_more_than_can_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
