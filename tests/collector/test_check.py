@@ -207,16 +207,30 @@ def space_added(c: Collector) -> set[Found]:
 
 
 def post_appended_again(c: Collector) -> set[Found]:
-    """By somebody who knows the format: the chain is whole, the post is there twice, under another identifier."""
-    path = c.archive / "cards/000002.jsonl"
-    first = (c.archive / CARDS).read_bytes().splitlines()[-1]
-
-    def again(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        names = {"dynamic_id": "4", "opus_id": "77", "bvid": None}
-        return [*lines, lines[-1] | {"seq": 8, "stable_keys": ["dynamic:4", "opus:77"], "identifiers": names}]
-
-    rechain(path, again, hashlib.sha256(first).hexdigest())
+    """By somebody who knows the format: the chain is whole, the post is there twice."""
+    append_cards(c, {"dynamic_id": "4", "opus_id": "77", "bvid": None})
     return {("K_POST_REPEATED", "cards/000002.jsonl", 5), ("K_RUN_CARDS", RUNS, 3)}
+
+
+def post_appended_again_under_another_name(c: Collector) -> set[Found]:
+    """Only the second of its keys says that it is there already."""
+    append_cards(
+        c, {"dynamic_id": "50", "opus_id": "77", "bvid": None}, {"dynamic_id": "51", "opus_id": "77", "bvid": None}
+    )
+    return {("K_POST_REPEATED", "cards/000002.jsonl", 6), ("K_RUN_CARDS", RUNS, 3)}
+
+
+def append_cards(c: Collector, *posts: dict[str, str | None]) -> None:
+    """As cards of the last run."""
+
+    def appended(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for names in posts:
+            keys = [f"dynamic:{names['dynamic_id']}", f"opus:{names['opus_id']}"]
+            lines.append(lines[-1] | {"seq": lines[-1]["seq"] + 1, "stable_keys": keys, "identifiers": names})
+        return lines
+
+    first = (c.archive / CARDS).read_bytes().splitlines()[-1]
+    rechain(c.archive / "cards/000002.jsonl", appended, hashlib.sha256(first).hexdigest())
 
 
 def run_appended_again(c: Collector) -> set[Found]:
@@ -475,7 +489,8 @@ def pending_foreign(c: Collector) -> set[Found]:
 DAMAGES = (
     segment_removed, last_segment_removed, segment_emptied, torn_end, stray_byte_at_the_end, line_removed,
     last_line_removed, line_repeated, lines_exchanged, byte_changed, byte_changed_in_the_last_line,
-    byte_changed_over_the_border, number_changed, nul_bytes, space_added, post_appended_again, run_appended_again,
+    byte_changed_over_the_border, number_changed, nul_bytes, space_added, post_appended_again,
+    post_appended_again_under_another_name, run_appended_again,
     cards_of_nobody, cards_of_a_run_apart, run_counts_otherwise, run_begins_otherwise, slot_removed,
     slot_of_another_run, slot_of_an_hour_before, slot_state_changed, slot_under_another_number, slot_token_changed,
     slot_that_says_no_end, slot_end_changed, slot_not_canonical, latest_removed, latest_behind, latest_ahead,
@@ -612,7 +627,7 @@ def archive_unsound_before_the_run(c: Collector) -> set[Found]:
     return {("K_EVIDENCE_CHANGED", "refresh/runs/second/evidence.json", None), ("K_ROW", PENDING[6:], None)}
 
 
-IN_FLIGHT = {
+IN_FLIGHT: dict[Callable[[Collector], set[Found]], str] = {
     cards_of_another_in_flight: LEFT_BEHIND,
     well_formed_line_in_flight: LEFT_BEHIND,
     lock_changed_in_flight: LEFT_BEHIND,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import killpoints
-from product.collector import explaining, upkeep
+from product.collector import explaining, observe, upkeep
 from product.collector.layout import Layout
 from product.collector.records import Phase, TakeoverPhase
 from product.collector.states import REFUSALS, TABLES
@@ -75,8 +75,8 @@ def test_the_holder_told_is_the_one_that_the_tables_ask_about(
 ) -> None:
     pending = make_takeover(phase) if phase is not TakeoverPhase.NONE else make_pending(Phase.TRANSACTION_INTENT)
     asked = []
-    monkeypatch.setattr(upkeep.observe, "classify_holder", lambda *holder: asked.append(holder))
-    upkeep.observe.observe_claim(Layout(collector.state, collector.archive), pending)
+    monkeypatch.setattr(observe, "classify_holder", lambda *holder: asked.append(holder))
+    observe.observe_claim(Layout(collector.state, collector.archive), pending)
     record = explaining.asked_holder(pending)
     assert record is not None and asked == [(record.holder.pid, record.holder.created_at)]
 

@@ -26,7 +26,7 @@ from tests.collector.test_spec import read_table, words
 ONE, TWO = "one volume", "two volumes"
 EVIDENCE = {"first": evidence_of("first", [1, 2]), "second": evidence_of("second", [2, 3], hour="2026-12-01T00")}
 POINTS = [str(point) for point in killpoints.catalogue() if point.startswith("collector.move.")]
-ONLY_ON = {points_archive.RENAMED: ONE, points_archive.COPIED: TWO, points_archive.SOURCE_REMOVED: TWO}
+ONLY_ON: dict[str, str] = {points_archive.RENAMED: ONE, points_archive.COPIED: TWO, points_archive.SOURCE_REMOVED: TWO}
 """Where a point is reached; all others are on both."""
 KILLS = [(volumes, point) for point in POINTS for volumes in (ONE, TWO)
          if ONLY_ON.get(point.partition("/")[0], volumes) == volumes]  # fmt: skip
