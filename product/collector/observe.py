@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from product.collector.layout import (
     MARKER_BYTES,
     MARKER_NAME,
     QUARANTINE_NAME,
+    SLOTS,
     Layout,
     attempt_name,
     hour_number,
@@ -176,11 +178,12 @@ class Memory:
 
     ``archive``: read by index.py when a transaction is to be built; ``unsound`` says why it could not be.
     ``digests``: content by file identity. It saves hashing a segment again in every turn; what is put in place is hashed
-    anew by the primitive that does it, whatever is remembered here.
+    anew by the primitive that does it, whatever is remembered here. ``joins``: evidence that goes with the archive.
     """
 
     archive: Archive | None = None
     unsound: str = "the archive was not read"
+    joins: Evidence | None = None
     digests: dict[tuple[str, int, int, int, int], Digest] = field(default_factory=dict)
 
     def digest_of(self, path: Path) -> Digest | None:
@@ -215,8 +218,11 @@ def _require_material(layout: Layout, pending: Pending, memory: Memory) -> None:
         evidence = observe_evidence(layout, pending)
         if memory.archive is None:
             raise ambiguous(memory.unsound)
+        if memory.joins is evidence:
+            return
         try:
             join(evidence, memory.archive)
+            memory.joins = evidence
         except EvidenceRejected as error:
             raise ambiguous(f"the evidence contradicts the archive: {error.message}") from error
     elif pending.phase is Phase.BUSINESS_COMMITTED:
@@ -342,9 +348,13 @@ def observe_evidence(layout: Layout, pending: Pending) -> Evidence:
         data = read_file(layout.evidence(pending.run_id))
         if data is None or Digest.of(data) != pending.evidence.digest:
             raise ambiguous(f"{file} is not the evidence that pending names", file=file)
-        return parse_evidence(data)
+        return _parse_once(data)
     except (DurableError, EvidenceRejected) as error:
         raise ambiguous(f"{file}: {error.message}", file=file) from error
+
+
+# every turn reads and hashes the evidence anew; only what the same bytes say is not found out again
+_parse_once = lru_cache(maxsize=2)(parse_evidence)
 
 
 def observe_runs_tip(layout: Layout) -> Tip:
@@ -418,6 +428,16 @@ def observe_slot(layout: Layout, number: int) -> Slot | None:
 
 def observe_latest(layout: Layout) -> Latest | None:
     return _observe_document(layout.latest, "refresh/latest.json", parse_latest)
+
+
+def slots_half_written(layout: Layout) -> list[int]:
+    """Numbers of the slots that have a temporary file."""
+    names = {temporary_path(layout.slot(number)).name: number for number in range(SLOTS)} if _names_tmp(layout) else {}
+    return [names[name] for name in _names_tmp(layout) if name in names]
+
+
+def _names_tmp(layout: Layout) -> list[str]:
+    return [name for name in _names(layout.slots_directory) if name.endswith(".tmp")]
 
 
 def observe_slots(layout: Layout) -> list[Slot]:

@@ -385,7 +385,7 @@ def sweep_temporaries(desk: Desk, everywhere: bool) -> None:
     paths = [layout.pending, layout.latest, layout.leftovers, layout.formal_lock, layout.marker]
     paths += [layout.candidate(name) for name in MANIFESTS]
     if everywhere:
-        paths += [layout.slot(number) for number in range(168)]
+        paths += [layout.slot(number) for number in observe.slots_half_written(layout)]
         paths += [layout.evidence(run_id) for run_id in observe.run_ids(layout)]
     attempt(points.SWEPT, _clear_all, paths)
 

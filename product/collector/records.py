@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeVar
 
 from product.collector import shape
@@ -73,7 +74,13 @@ class LockRecord:
 
     @property
     def data(self) -> bytes:
-        return canonical.encode(self.as_json())
+        return _lock_bytes(self)
+
+
+@lru_cache(maxsize=64)
+def _lock_bytes(record: LockRecord) -> bytes:
+    """Asked for a hundred times in one recovery: names, hashes and comparisons are all made from it."""
+    return canonical.encode(record.as_json())
 
 
 def parse_lock_record(value: object, pointer: str) -> LockRecord:
