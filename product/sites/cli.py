@@ -23,7 +23,7 @@ from product.sites.states import State
 
 EXAMPLES = """\
 examples:
-  python -m product.sites apply --state DIR --signals signals.jsonl   # {"id": "1", "outcome": "gone", "url": "https://…"}
+  python -m product.sites apply --state DIR --signals signals.jsonl   # {"id": "1", "outcome": "gone", "url": "https://a.example/"}
   python -m product.sites probe --state DIR https://example.com/team  # fetch, unless what is known says not to
   python -m product.sites explain --state DIR example.com             # why it is where it is, in one screen
   python -m product.sites revive --state DIR example.com              # out of any state, by hand

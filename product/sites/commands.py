@@ -8,7 +8,8 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from product.sites.judging import decide_fetch
 from product.sites.keys import UrlRejected, normalise_url, site_named, site_of
 from product.sites.knowledge import Knowledge
 from product.sites.layout import Layout
-from product.sites.probing import Bounds, Probed, probe as ask
+from product.sites.probing import Bounds, Probed
+from product.sites.probing import probe as ask
 from product.sites.records import knowledge_bytes
 from product.sites.states import Fetch, Outcome, Root, State
 
@@ -59,46 +61,52 @@ def _progress(done: drive.Done) -> Answer:
 
 def consume(layout: Layout, saving: Saving) -> Answer:
     """Apply what is in the journal and not in the state. This is all that a recovery has to do."""
-    return _progress(_record(layout, lambda _: [], saving))
+    return _progress(_record(layout, partial(_choose, []), saving))
 
 
 def apply(layout: Layout, signals: Path, saving: Saving) -> Answer:
     """Take the signals of a file into the journal, each id once, and apply them. An invalid line stops none."""
-    invalid: list[Answer] = []
-    count, answer = 0, _progress(_record(layout, lambda _: [], saving))
-    rows: list[str] = answer["rows"]
+    answer: Answer = {"rows": [], "recorded": 0, "already": 0, "applied": 0, "invalid": 0, "first_invalid": []}
     with observe.opened_lines(signals) as source:
         size = os.fstat(source).st_size
-        end = 0
-        for end, batch, bad in _batches(source, size, saving.now):
-            count += len(bad)
-            invalid += bad[: INVALID_TOLD - len(invalid)]
-            done = _progress(_record(layout, lambda _, batch=batch: batch, saving))  # type: ignore[misc]
+        for batch in _batches(source, size, saving.now):
+            done = _progress(_record(layout, partial(_choose, batch.entries), saving))
             for name in ("recorded", "already", "applied"):
-                answer[name] += done[name]
-            answer["offset"] = done["offset"]
-            rows += done["rows"]
-    return answer | {"rows": rows[:1], "invalid": count, "first_invalid": invalid, "unfinished_bytes": size - end}
+                done[name] += answer[name]
+            answer = answer | done | {"rows": answer["rows"] or done["rows"], "unfinished_bytes": size - batch.end}
+            answer["invalid"] += len(batch.invalid)
+            answer["first_invalid"] = [*answer["first_invalid"], *batch.invalid][:INVALID_TOLD]
+    return answer
 
 
-def _batches(source: int, size: int, now: int) -> Iterator[tuple[int, list[Entry], list[Answer]]]:
-    """Where it ends, the signals of so many lines, and those that are none."""
-    entries: list[Entry] = []
-    bad: list[Answer] = []
-    end = number = 0
+def _choose(entries: list[Entry], _: Knowledge) -> list[Entry]:
+    return entries
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The signals of some lines, those lines that are none, and where the lines end."""
+
+    entries: list[Entry] = field(default_factory=list)
+    invalid: list[Answer] = field(default_factory=list)
+    end: int = 0
+
+
+def _batches(source: int, size: int, now: int) -> Iterator[_Batch]:
+    """At least one, which may be empty: what a death left in the journal is applied in any case."""
+    batch, number = _Batch(), 0
     for block in read_blocks(source, 0, size):
         for line in block.lines() or [b""]:
             number += 1
             try:
-                entries.append(parse_signal(line, now))
+                batch.entries.append(parse_signal(line, now))
             except JsonRejected as error:
-                bad.append({"line": number, "why": error.message if block.data else "too long"})
-        end = block.end
-        if len(entries) >= SIGNALS_AT_ONCE:
-            yield end, entries, bad
-            entries, bad = [], []
-    if entries or bad:
-        yield end, entries, bad
+                batch.invalid.append({"line": number, "why": error.message if block.data else "too long"})
+        batch.end = block.end
+        if len(batch.entries) >= SIGNALS_AT_ONCE:
+            yield batch
+            batch = _Batch(end=batch.end)
+    yield batch
 
 
 def revive(layout: Layout, name: str, saving: Saving) -> Answer:
@@ -150,21 +158,23 @@ class Asking:
 def probe(layout: Layout, address: str, asking: Asking, saving: Saving) -> Answer:
     """Fetch one page unless what is known says not to; what comes of it is a signal. The lock is not held meanwhile."""
     url, site = _normal(address), site_of(_normal(address))
-    known = _record(layout, lambda _: [], saving).known
+    before = _record(layout, partial(_choose, []), saving)
+    known = before.known
     row = decide_fetch(known, url, site, saving.now)
-    answer: Answer = {"url": url, "site": site, "decision": row.action.value, "rule": row.label}
+    answer: Answer = {"url": url, "site": site, "decision": row.action.value, "rule": row.label, "rows": [before.row]}
     known_id = asking.id is not None and _has_id(layout, asking.id)
     if known_id or (row.action is not Fetch.GO and not asking.force):
         return answer | {"fetched": False, "already": known_id, "state": _state(known, site, saving.now).value}
     probed = ask(url, asking.wanted, asking.bounds, saving.now)
     reach(points.FETCHED)
     entries = _entries_of(probed, asking.id or f"probe:{uuid.uuid4()}", saving.now)
-    done = _record(layout, lambda _: entries, saving)
+    done = _record(layout, partial(_choose, entries), saving)
     shown = probed.root_result if probed.root is Root.ALIVE and probed.root_result else probed.page
     return (
         answer
         | _progress(done)
         | {
+            "rows": [before.row],
             "fetched": True,
             "outcome": probed.page.outcome.value,
             "why": probed.page.why,

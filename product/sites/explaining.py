@@ -10,7 +10,7 @@ from typing import Any
 
 from product.durable.table import ANY, Row
 from product.sites.knowledge import Knowledge, Page, Piece, Site, in_force
-from product.sites.states import DOMAIN, SIGNALS, State
+from product.sites.states import DOMAIN, FAILURES_TO_DEAD, FAILURES_TO_DEAD_AFTER_OK, SIGNALS, State
 
 _SIGNAL_ROWS = {row.label: row for row in SIGNALS.rows}
 _DOMAIN_ROWS = {row.label: row for row in DOMAIN.rows}
@@ -40,7 +40,7 @@ def explain(known: Knowledge, name: str, now: int) -> dict[str, Any]:
     """The fields of an answer; ``story`` is for people, a line each."""
     site = known.sites.get(name, Site())
     state = site.effective(now)
-    pages = [page for page in known.pages.values() if page.site == name]
+    pages = [p for p in known.pages.values() if p.site == name and in_force(p.since, p.until, now)]
     return {
         "site": name,
         "state": state.value,
@@ -52,7 +52,7 @@ def explain(known: Knowledge, name: str, now: int) -> dict[str, Any]:
         "ever_ok": site.ok_at is not None,
         "retry_at": site.retry_until if site.waits(now) else None,
         "evidence": [_piece_fields(piece) for piece in site.pieces],
-        "pages": dict(sorted(Counter(page.outcome for page in pages if in_force(page.since, page.until, now)).items())),
+        "pages": dict(sorted(Counter(page.outcome for page in pages).items())),
         "story": _story(site, state, name, pages, now),
     }
 
@@ -76,7 +76,10 @@ def _story(site: Site, state: State, name: str, pages: list[Page], now: int) -> 
     if site.rule:
         lines.append(f"Rule {say_rule(site.rule)} (signal {site.by}, {_when(site.since)}).")
     else:
-        lines.append("No signal has moved it: what is known is about its pages alone.")
+        lines.append("No signal has moved it.")
+    if site.failures and state is not State.DEAD:
+        needed = FAILURES_TO_DEAD if site.ok_at is None else FAILURES_TO_DEAD_AFTER_OK
+        lines.append(f"{len(site.failures)} failures in a row with nothing good between; {needed} make it DEAD.")
     if state is site.state and site.until is not None:
         lines.append(f"It leaves this state by itself at {_when(site.until)}; revive leaves it now.")
     if site.waits(now) and site.retry_until is not None:

@@ -14,7 +14,7 @@ from product.sites.keys import page_key
 from product.sites.knowledge import Knowledge, Site, in_force
 from product.sites.states import FETCH, Fetch, Outcome, Page, Retry
 
-WANTED_DEFAULT = r"mailto:|tel:|[\w.+-]+@[\w-]+\.[\w.-]+"
+WANTED_DEFAULT = r"mailto:|tel:|[\w.+-]{1,64}@[\w-]{1,63}\.\w"  # bounded: a hostile page costs no square of its size
 _CHALLENGE_STATUS = frozenset({401, 403, 429, 503})
 _CHALLENGE = re.compile(
     rb"just a moment\.\.\.|cf-chl|challenge-platform|captcha|attention required|are you a robot|verify you are human",

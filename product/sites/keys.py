@@ -9,11 +9,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import ipaddress
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
-if TYPE_CHECKING:
-    from tldextract import TLDExtract
+import tldextract
 
 URL_MAX_CHARS = 4096
 _PORTS = {"http": 80, "https": 443}
@@ -103,18 +101,15 @@ def _is_address(host: str) -> bool:
     return host.startswith("[") or host.rpartition(".")[2].isdigit()
 
 
+_suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
+_suffixes("example.com")  # reads the bundled list now: a broken installation shows at the start, not in a probe
+
+
 @functools.lru_cache(maxsize=65_536)
 def _registrable(host: str) -> str:
-    found = _suffixes()(host)
+    found = _suffixes(host)
     if found.top_domain_under_public_suffix:
         return found.top_domain_under_public_suffix
     if found.suffix:  # the host is a public suffix itself
         return host
     return ".".join(host.split(".")[-2:])  # a suffix that the list does not know: its rule is *
-
-
-@functools.cache
-def _suffixes() -> TLDExtract:
-    import tldextract  # slow to import, and no reading command needs it
-
-    return tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)

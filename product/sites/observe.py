@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from product.durable import canonical, cursor
-from product.durable.cursor import CursorState, EffectState, Found
-from product.durable.errors import JsonRejected
+from product.durable.cursor import CursorState, EffectState, Found, SourceState
+from product.durable.errors import JsonRejected, UnexpectedContent
 from product.durable.evidence import Evidence
 from product.durable.lines import open_source, read_blocks
 from product.durable.plain import open_plain, read_file
@@ -48,7 +48,7 @@ def opened_lines(path: Path) -> Iterator[int]:
     """A file of somebody else's. Raises SitesError E_INPUT where there is none that can be read."""
     try:
         source = open_source(path)
-    except Exception as error:
+    except (UnexpectedContent, OSError) as error:
         raise SitesError("E_INPUT", f"cannot read {path}: {error}", file=str(path)) from error
     try:
         yield source
@@ -84,7 +84,10 @@ def observe(layout: Layout, journal: int) -> Observed:
         known, evidence = seen
         return evidence
 
-    return Observed(cursor.observe(layout.cursor, journal, load), known)
+    found = cursor.observe(layout.cursor, journal, load)
+    if found.source is SourceState.MOVED:  # a state directory that was copied or restored takes its journal along
+        found = replace(found, source=SourceState.SAME)
+    return Observed(found, known)
 
 
 def find_lines(journal: int, ids: set[str]) -> dict[str, bytes]:

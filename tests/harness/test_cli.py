@@ -47,9 +47,7 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def call(
-    tmp_path: Path, temp: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Call:
+def call(tmp_path: Path, temp: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
     """``killmatrix ARGUMENTS`` in the project directory, in this process, with real processes under test."""
     project = tmp_path / "project"
     toy.write_toy(project, toy.small_matrix())
@@ -126,8 +124,8 @@ def test_a_violation_beats_the_unknown(call: Call, tmp_path: Path) -> None:
     assert call("run", "--point", "toy.pending", "--fault", "kill").status == 1
 
 
-def test_a_listed_point_that_no_cell_reached_is_status_2(call: Call, tmp_path: Path) -> None:
-    """In a run of the whole matrix only: a filter leaves points out on purpose."""
+def test_a_listed_point_that_is_not_reached_is_status_2(call: Call, tmp_path: Path) -> None:
+    """But not where a filter leaves points out on purpose."""
     matrix = toy.small_matrix()
     matrix["points"]["toy.redone"]["scenarios"] = [toy.HEALTHY]
     del matrix["scenarios"][toy.RECOVERING]
@@ -135,7 +133,8 @@ def test_a_listed_point_that_no_cell_reached_is_status_2(call: Call, tmp_path: P
     toy.write_toy(tmp_path / "project", matrix)
     whole = call("run", "--fail-fast")
     assert whole.status == 2 and "kill point not reached: toy.redone#1" in whole.out
-    assert call("run", "--point", "toy.pending").status == 0
+    part = call("run", "--point", "toy.cleared")
+    assert part.status == 0 and "1 listed points were not reached (not counted" in part.out
 
 
 # --- refusals: 64, words, and nothing has run
@@ -181,7 +180,10 @@ def test_a_call_that_cannot_be_done(call: Call, arguments: tuple[str, ...], says
     called = call(*arguments)
     assert called.status == 64 and says in called.err, called.err
     assert "Traceback" not in called.err and called.out == ""
-    assert sorted(os.listdir()) == ["matrix.yaml", "toy.py", "toy_judge.py", "toy_points.py"] or "__pycache__" in os.listdir()
+    assert (
+        sorted(os.listdir()) == ["matrix.yaml", "toy.py", "toy_judge.py", "toy_points.py"]
+        or "__pycache__" in os.listdir()
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "list", "points", "repro"])
@@ -257,8 +259,10 @@ def test_kept_sandboxes(call: Call) -> None:
 
 
 def test_fresh_interpreters(call: Call) -> None:
-    called = call("run", "--spawn", "exec", "--scenario", "recovering", "--json", "a.json")
-    assert called.status == 0 and json.loads(Path("a.json").read_text())["spawn"] == "exec"
+    for kind, warm in (("exec", "false"), ("fork", "true")):
+        called = call("repro", CELL, "--spawn", kind, "--json", "a.json")
+        assert called.status == 0 and json.loads(Path("a.json").read_text())["spawn"] == kind
+        assert f'"warm": {warm}' in called.out
 
 
 # --- the other commands
@@ -270,7 +274,14 @@ def test_repro_tells_the_story(call: Call) -> None:
     lines = called.out.splitlines()
     assert lines[0] == f"PASS  {CELL}" and lines[-1] == f"  killmatrix repro '{CELL}'"
     assert "  rows taken by the first recovery: R1" in lines
-    for part in ("  fired  toy.pending#1=kill  pid ", "set-up", "run  pid ", "recovery  pid ", "again  pid ", "retry  pid "):
+    for part in (
+        "  fired  toy.pending#1=kill  pid ",
+        "set-up",
+        "run  pid ",
+        "recovery  pid ",
+        "again  pid ",
+        "retry  pid ",
+    ):
         assert part in called.out
     assert "died by SIGKILL" in called.out and "+ next  1 B" in called.out and "kept at kept/" in called.out
     assert json.loads(Path("cell.json").read_text())["cells"][0]["id"] == CELL
@@ -337,7 +348,9 @@ def test_output_to_a_closed_pipe(tmp_path: Path, arguments: tuple[str, ...]) -> 
     toy.write_toy(tmp_path / "project", toy.small_matrix())
     reader, writer = os.pipe()
     os.close(reader)
-    process = start_harness(tmp_path / "project", tmp_path / "temp", *arguments, stdout=writer, environ={"PYTHONUNBUFFERED": ""})
+    process = start_harness(
+        tmp_path / "project", tmp_path / "temp", *arguments, stdout=writer, environ={"PYTHONUNBUFFERED": ""}
+    )
     os.close(writer)
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 2 and "Traceback" not in err and "Exception ignored" not in err, err

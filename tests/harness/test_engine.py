@@ -27,12 +27,15 @@ pytestmark = [
     pytest.mark.usefixtures("toy_imports"),
 ]
 
-HANG_S = 2.0  # really waited for, by each program that hangs on purpose
-WRONG = (
-    "hangs raises exits imports shot server-shot grandchild kill-does-nothing kill-is-another-signal tells-its-pid "
-    "child-dies leaves-a-pipe duplicates loses rewrites overwrites restless refuses residue recovery-hangs confused never-ends busy intrudes"
-).split()
-JUDGES = "LooksAtNothing CountsNothing ProtectsNothing Raises EndsTheProcess CannotSetUp NoScenario Missing".split()
+HANG_S = 3.0  # really waited for, by each program that hangs on purpose
+WRONG = """
+    hangs raises exits imports shot child-dies server-shot grandchild kill-does-nothing kill-is-another-signal
+    tells-its-pid leaves-a-pipe duplicates loses rewrites overwrites restless refuses residue recovery-hangs confused
+    never-ends busy intrudes
+""".split()
+JUDGES = """
+    LooksAtNothing CountsNothing ProtectsNothing Raises EndsTheProcess CannotSetUp NoScenario Missing
+""".split()
 RECOVER = ["python", "-m", "toy", "recover"]
 SPECIAL = {
     "set-up-exits": toy.scenario(prepare=[{"run": ["sh", "-c", "echo no disk >&2; exit 3"]}]),
@@ -43,9 +46,9 @@ SPECIAL = {
 
 @pytest.fixture(scope="module")
 def matrix_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    hanging = {"timeout_s": HANG_S}
     scenarios: dict[str, Any] = {toy.HEALTHY: toy.scenario()}
-    scenarios |= {f"toy.{wrong}": toy.scenario(wrong, **hanging if "hangs" in wrong else {}) for wrong in WRONG}
+    for wrong in WRONG:
+        scenarios[f"toy.{wrong}"] = toy.scenario(wrong, timeout_s=HANG_S if "hangs" in wrong else None)
     scenarios |= {f"toy.{judge}": toy.scenario(judge=judge) for judge in JUDGES}
     scenarios |= {f"toy.{name}": spec for name, spec in SPECIAL.items()}
     return toy.write_toy(tmp_path_factory.mktemp("project"), toy.toy_matrix(scenarios))
@@ -111,6 +114,7 @@ def test_the_story_tells_every_process_in_order(engine: Engine) -> None:
     assert [chapter.ended for chapter in result.story[1:]] == ["died by SIGKILL", "exit 0", "exit 0", "exit 0"]
     assert result.story[1].points[-1] == "toy.pending#2 kill"
     assert (result.row, result.rows, result.recoveries) == ("R1", ("R1",), 1)
+    assert result.rows_reached == {"R1"}
     held = run_wrong(engine, "healthy", "toy.pending#2=rival:commit")
     assert [chapter.title for chapter in held.story][1:4] == ["paused", "rival", "run"]
 

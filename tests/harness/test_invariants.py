@@ -1,115 +1,33 @@
 """Each invariant, with a history made by hand that breaks exactly it, and the same history put right.
 
-``broken`` asserts both directions: what is broken is named, and nothing else is. So an invariant that is taken out, or one
-that objects to everything, turns a test red.
+``judge`` names everything that is found: what is broken is named, and nothing else is. So an invariant that is taken out,
+or one that objects to everything, turns a test red.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from harness.judge.invariants import INVARIANTS, BlindJudge, check_sight, first_difference, judge_history
-from harness.judge.scenario import Answer, History, Judgement, Moment, Scenario
+from harness.judge.invariants import INVARIANTS, first_difference, judge_history
+from harness.judge.scenario import History, Judgement, Moment
 from harness.judge.tree import Entry, Tree
-from harness.model import Expect, ProcessResult, Violation
-
-
-class Shop(Scenario):
-    """One log of orders, one note that is somebody else's, a seal that never changes before it is expired."""
-
-    append_only = ("orders",)
-    immutable = ("seal", "seal/*")
-    foreign = ("notes",)
-    allowed = ("orders", "seal", "lock", "third")
-    bookkeeping = ("lock",)
-    busy_codes = frozenset({"BUSY"})
-
-    def records(self, tree: Tree) -> list[str]:
-        data = tree.file("orders") or b""
-        if b"?" in data:
-            raise ValueError("orders: not an order")
-        return data.decode().splitlines()
-
-    def acknowledged(self, answer: Answer) -> set[str]:
-        return set(answer.fields.get("did", []))
-
-    def due(self, start: Tree) -> set[str]:
-        return {"two"}
-
-    def counters(self, tree: Tree) -> dict[str, int]:
-        data = tree.file("lock")
-        return {"generation": int(data)} if data else {}
-
-    def may_vanish(self, path: str, tree: Tree) -> bool:
-        return "expired" in tree.entries
-
-    def judge(self, history: History) -> Judgement:
-        return Judgement((), len(history.moments))
-
-
-FILES = {"orders": "one\n", "notes": "mine", "seal": "wax", "lock": "7"}
-GROWN = FILES | {"orders": "one\ntwo\n"}
-
-
-def tree(files: dict[str, str], **more: Entry) -> Tree:
-    entries = {path: Entry("file", 0o644, text.encode()) for path, text in files.items()}
-    return Tree(dict(sorted((entries | more).items())))
-
-
-def result(answer: dict[str, Any] | None, exit_code: int | None = 0) -> ProcessResult:
-    stdout = b"" if answer is None else json.dumps(answer).encode() + b"\n"
-    signal_number = 9 if exit_code is None else None
-    return ProcessResult(("shop",), 4711, exit_code, signal_number, stdout, b"", (), False, 0.1)
-
-
-def moment(role: str, files: dict[str, str], answer: dict[str, Any] | None = None, exit_code: int | None = 0) -> Moment:
-    return Moment(role, tree(files), None if role in ("set-up", "paused", "tampered") else result(answer, exit_code))
-
-
-OK: dict[str, Any] = {"ok": True, "rows": ["T2", "B4"], "did": ["two"]}
-
-
-def healthy(
-    *,
-    run: Moment | None = None,
-    recovery: Moment | None = None,
-    again: Moment | None = None,
-    retry: Moment | None = None,
-    between: tuple[Moment, ...] = (),
-) -> History:
-    """Killed before the order was written; the recovery writes it; nothing changes after that. Any part can be swapped."""
-    return History(
-        (
-            moment("set-up", FILES),
-            run or moment("run", FILES, None, None),
-            *between,
-            recovery or moment("recovery", GROWN, OK),
-            again or moment("again", GROWN, {"ok": True}),
-            retry or moment("retry", GROWN, {"ok": True}),
-        )
-    )
-
-
-def judge(history: History, expect: Expect = Expect(), scenario: Scenario | None = None) -> set[tuple[str, str]]:
-    found = judge_history(scenario or Shop(), history, expect).violations
-    return {(violation.invariant, violation.path) for violation in found}
-
-
-def details(history: History, expect: Expect = Expect()) -> str:
-    return "\n".join(map(str, judge_history(Shop(), history, expect).violations))
-
-
-def everywhere(files: dict[str, str], answer: dict[str, Any] = OK) -> History:
-    """The recovery leaves ``files``, and nothing touches them after it."""
-    return healthy(
-        recovery=moment("recovery", files, answer),
-        again=moment("again", files, {"ok": True}),
-        retry=moment("retry", files, {"ok": True}),
-    )
+from harness.model import Expect, Violation
+from tests.harness.histories import (
+    FILES,
+    GROWN,
+    OK,
+    Shop,
+    details,
+    everywhere,
+    healthy,
+    healthy_but,
+    judge,
+    moment,
+    result,
+    tree,
+)
 
 
 def test_a_history_with_nothing_wrong() -> None:
@@ -146,6 +64,17 @@ def test_an_acknowledged_record_that_is_not_there() -> None:
     assert judge(History((history.moments[0], *unsaid))) == set(), "what nobody acknowledged may come with the retry"
 
 
+def test_an_acknowledged_record_may_be_on_its_way_until_a_recovery_says_done() -> None:
+    """A program may acknowledge what its journal holds; nobody has said yet that it is applied."""
+    acknowledged = moment("run", FILES, OK, None)
+    refused = moment("recovery", FILES, {"ok": False, "code": "E_LATER"}, 1)
+    run = Moment("run", acknowledged.tree, result(OK, 1))
+    on_its_way = History((*healthy(run=run).moments[:2], refused, *healthy().moments[2:]))
+    assert judge(on_its_way) == set()
+    done = History((*on_its_way.moments[:3], moment("recovery", FILES, {"ok": True}), *healthy().moments[2:]))
+    assert judge(done) == {("append_at_most_once", "")}
+
+
 def test_a_due_record_that_is_not_there_after_the_retry() -> None:
     history = everywhere(FILES, {"ok": True})
     assert judge(history) == {("append_at_most_once", "")} and "two is due" in details(history)
@@ -154,7 +83,9 @@ def test_a_due_record_that_is_not_there_after_the_retry() -> None:
 
 def test_records_that_cannot_be_read() -> None:
     history = everywhere(FILES | {"orders": "one\ntwo\n?\n"})
-    assert judge(history) == {("append_at_most_once", "")} and "after recovery: orders: not an order" in details(history)
+    assert judge(history) == {("append_at_most_once", "")} and "after recovery: orders: not an order" in details(
+        history
+    )
 
 
 # --- nothing_overwritten
@@ -267,11 +198,15 @@ def test_the_client_does_not_get_on() -> None:
 def test_nobody_is_alive_and_it_answers_busy(role: str) -> None:
     files = FILES if role == "recovery" else GROWN
     busy = moment(role, files, {"ok": False, "code": "BUSY"}, 1)
-    found = judge(healthy(**{role: busy}))
-    assert ("no_self_deadlock", "") in found and found <= {("no_self_deadlock", ""), ("converges", ""), ("converges", "orders")}
-    other = judge(healthy(**{role: moment(role, files, {"ok": False, "code": "E_NO"}, 1)}))
+    found = judge(healthy_but(role, busy))
+    assert ("no_self_deadlock", "") in found and found <= {
+        ("no_self_deadlock", ""),
+        ("converges", ""),
+        ("converges", "orders"),
+    }
+    other = judge(healthy_but(role, moment(role, files, {"ok": False, "code": "E_NO"}, 1)))
     assert ("no_self_deadlock", "") not in other
-    by_status = judge(healthy(**{role: moment(role, files, None, 75)}))
+    by_status = judge(healthy_but(role, moment(role, files, None, 75)))
     assert ("no_self_deadlock", "") in by_status
 
 
@@ -314,10 +249,10 @@ def test_a_refusal_that_changes_something(role: str) -> None:
     refusal = {"ok": False, "code": "E_NO"}
     before = FILES if role == "recovery" else GROWN
     changed = moment(role, before | {"third": "left by it"}, refusal, 1)
-    found = judge(healthy(**{role: changed}))
+    found = judge(healthy_but(role, changed))
     assert ("refusal_changes_nothing", "third") in found
     book = moment(role, before | {"lock": "8"}, refusal, 1)
-    assert "refusal_changes_nothing" not in {name for name, _ in judge(healthy(**{role: book}))}
+    assert "refusal_changes_nothing" not in {name for name, _ in judge(healthy_but(role, book))}
 
 
 def test_a_run_that_failed_in_the_middle_is_no_refusal() -> None:
@@ -376,6 +311,20 @@ def test_what_a_stranger_put_there_is_kept() -> None:
     assert moved == {("no_residue", "aside")}, "under another name it is still there"
 
 
+def test_what_is_the_programs_own_may_be_rewritten() -> None:
+    """Its state says so by its name, or by what is in it."""
+
+    class ByName(Shop):
+        own_state = ("third",)
+
+    class ByContent(Shop):
+        def is_own(self, path: str, tree: Tree) -> bool:
+            return tree.file(path) == b"a stranger's"
+
+    assert judge(tampered(GROWN), scenario=ByName()) == set()
+    assert judge(tampered(GROWN), scenario=ByContent()) == set()
+
+
 # --- answers
 
 
@@ -420,95 +369,6 @@ def test_the_scenarios_own_judge_counts() -> None:
             return Judgement((Violation("strict", "seal", "no"),), 1)
 
     assert judge(healthy(), scenario=Strict()) == {("strict", "seal")}
-
-
-@pytest.mark.parametrize("answer", [Judgement((), 0), None, ()])
-def test_a_judge_that_looks_at_nothing_is_blind(answer: Any) -> None:
-    class Blind(Shop):
-        def judge(self, history: History) -> Judgement:
-            return answer  # type: ignore[no-any-return]
-
-    with pytest.raises(BlindJudge, match="judge of Blind looked at nothing"):
-        judge_history(Blind(), healthy(), Expect())
-
-
-# --- the canary
-
-
-def blind(scenario: Scenario, history: History | None = None) -> str:
-    with pytest.raises(BlindJudge) as caught:
-        check_sight(scenario, history or healthy(), Expect())
-    return str(caught.value)
-
-
-def test_a_judge_that_sees_passes_the_canary() -> None:
-    check_sight(Shop(), healthy(), Expect())
-    check_sight(Shop(), History(healthy().moments[:-1]), Expect())
-
-
-def test_a_judge_that_reads_no_records_is_blind() -> None:
-    class NoRecords(Shop):
-        def records(self, tree: Tree) -> list[str]:
-            return []
-
-        def acknowledged(self, answer: Answer) -> set[str]:
-            return set()
-
-        def due(self, start: Tree) -> set[str]:
-            return set()
-
-    assert "did not see a repeated record in orders" in blind(NoRecords())
-
-
-def without(name: str) -> Callable[[pytest.MonkeyPatch], None]:
-    kept = tuple(invariant for invariant in INVARIANTS if invariant.__name__ != name)
-    return lambda patch: patch.setattr("harness.judge.invariants.INVARIANTS", kept)
-
-
-@pytest.mark.parametrize(
-    ("invariant", "says"),
-    [("append_at_most_once", "a repeated record in orders"), ("nothing_overwritten", "a changed file notes")],
-)
-def test_the_canary_sees_that_an_invariant_is_missing(invariant: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    without(invariant)(monkeypatch)
-    assert f"did not see {says}" in blind(Shop())
-
-
-def test_a_scenario_that_protects_nothing_is_blind() -> None:
-    class Careless(Shop):
-        append_only = immutable = foreign = ()
-        allowed = ("*",)
-
-    assert "Careless declares nothing protected" in blind(Careless())
-
-    class Elsewhere(Careless):
-        append_only = ("order",)
-
-    assert "Elsewhere declares nothing protected that is there" in blind(Elsewhere())
-
-
-def test_an_empty_snapshot_is_blind() -> None:
-    assert "the snapshot is empty" in blind(Shop(), History((*healthy().moments, moment("retry", {}, {"ok": True}))))
-
-
-def test_a_violation_that_was_there_before_is_no_sight() -> None:
-    """A judge that objects to everything sees as little as one that objects to nothing."""
-
-    class Grumbler(Shop):
-        append_only = foreign = ()
-        immutable = ("seal",)
-        allowed = ("*",)
-
-        def may_vanish(self, path: str, tree: Tree) -> bool:
-            return True
-
-        def records(self, tree: Tree) -> list[str]:
-            return ["same", "same"]
-
-    check_sight(Grumbler(), healthy(), Expect())
-    Grumbler.immutable = ()
-    Grumbler.append_only = ("orders",)
-    assert "did not see a repeated record" in blind(Grumbler())
 
 
 # --- large states stay readable

@@ -158,7 +158,9 @@ def test_anchors_and_merges_are_no_repeated_keys(tmp_path: Path) -> None:
     assert load_matrix(path).scenarios["b"].says == "other"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "schema: 1", "points: [", "\x00", "a: \xff\xfe", "? [a]\n: b\n", "? {a: b}\n: c\n"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "schema: 1", "points: [", "\x00", "a: \xff\xfe", "? [a]\n: b\n", "? {a: b}\n: c\n"]
+)
 def test_what_is_no_matrix(tmp_path: Path, text: str) -> None:
     path = tmp_path / "matrix.yaml"
     path.write_bytes(text.encode("latin-1"))
@@ -232,7 +234,9 @@ def test_a_point_that_only_the_code_has(tmp_path: Path) -> None:
 def test_a_point_that_only_the_matrix_has(tmp_path: Path) -> None:
     problems = gate_refusal(tmp_path, lambda matrix: None, DECLARED[1:])
     assert len(problems) == 2, "the set-up of one scenario dies there too"
-    assert problems[0].startswith("matrix.yaml lists the point 'toy.pending' that no code declares; the nearest known: toy.")
+    assert problems[0].startswith(
+        "matrix.yaml lists the point 'toy.pending' that no code declares; the nearest known: toy."
+    )
 
 
 def test_a_scenario_that_nobody_uses(tmp_path: Path) -> None:
@@ -291,7 +295,10 @@ def test_the_catalogue_is_read_in_another_process(tmp_path: Path) -> None:
     ("source", "says"),
     [
         ("import no_such_module", "No module named 'no_such_module'"),
-        ("from killpoints import declare\ndeclare('toy.pending', 'x')\ndeclare('toy.pending', 'x')", "is declared twice"),
+        (
+            "from killpoints import declare\ndeclare('toy.pending', 'x')\ndeclare('toy.pending', 'x')",
+            "is declared twice",
+        ),
         ("import os; os._exit(7)", "no message"),
         ("import os; os._exit(0)", "no catalogue"),
     ],

@@ -63,7 +63,9 @@ def test_a_fault_that_is_tried_in_one_scenario_only() -> None:
 
 def test_each_cell_expects_what_its_row_says_for_its_scenario() -> None:
     planned = plan_cells(matrix(expect_in={"toy.other": {"kill": {"row": "R7", "resumes": "B4"}}}))
-    expected = {c.scenario: c.expect for c in planned if c.steps[0].point == "toy.pending" and c.steps[0].fault == "kill"}
+    expected = {
+        c.scenario: c.expect for c in planned if c.steps[0].point == "toy.pending" and c.steps[0].fault == "kill"
+    }
     assert expected == {toy.HEALTHY: Expect(row="R1"), "toy.other": Expect(row="R7", resumes="B4")}
     assert {c.expect for c in planned if c.steps[0].fault == "rival:commit"} == {Expect(code="BUSY")}
 
@@ -140,7 +142,9 @@ def test_a_filter_looks_at_every_step_of_a_chain() -> None:
     assert select([chain], Filter(point="toy.redone", fault="term")) == (chain,)
 
 
-@pytest.mark.parametrize("chosen", [Filter(scenario="nobody"), Filter(point="KILL"), Filter(fault="power"), Filter("", "", "x")])
+@pytest.mark.parametrize(
+    "chosen", [Filter(scenario="nobody"), Filter(point="KILL"), Filter(fault="power"), Filter("", "", "x")]
+)
 def test_a_filter_that_selects_nothing_is_an_error(chosen: Filter) -> None:
     """A typo must not pass as green."""
     with pytest.raises(PlanningError, match="no cell matches"):

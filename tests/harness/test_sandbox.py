@@ -97,15 +97,15 @@ def test_what_is_not_a_session_is_left_alone(base: Path) -> None:
 def test_a_sweep_between_creation_and_lock(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B202: another session starts in the instant in which this one's directory is there and not locked yet."""
     fcntl = pytest.importorskip("fcntl")
-    real, swept = fcntl.flock, []
+    real, swept = fcntl.flock, list[int]()
 
     def flock(fd: int, how: int) -> None:
         if how == fcntl.LOCK_EX and not swept:
-            swept.append(None)
+            swept.append(0)
             swept[0] = sweep_dead_sessions(base)
         real(fd, how)
 
-    monkeypatch.setattr(sandbox.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     with session_directory() as root:
         assert swept == [1], "the interleaving did not happen"
         assert root.is_dir()

@@ -24,7 +24,7 @@ REDONE = declare("toy.redone", "a recovery has appended the pending record", "to
 PROGRAM = '''
 """commit RECORD...: append each to the log, by way of a pending file. recover: finish what is pending."""
 
-import errno, fcntl, json, os, signal, subprocess, sys
+import errno, fcntl, gc, json, os, signal, subprocess, sys
 from pathlib import Path
 
 import killpoints.actions
@@ -143,7 +143,7 @@ def do(what, arguments):
 if __name__ == "__main__":
     if sys.argv[1] == "commit":
         be_wrong_from_the_start()
-    answer = do(sys.argv[1], sys.argv[2:])
+    answer = do(sys.argv[1], sys.argv[2:]) | {"warm": gc.get_freeze_count() > 0}  # forked from a server
     print(json.dumps(answer), flush=True)
     sys.exit(0 if answer["ok"] else 75 if answer["code"] == "BUSY" and WRONG != "busy" else 1)
 '''

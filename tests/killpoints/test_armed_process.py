@@ -58,7 +58,11 @@ class Started:
     def __init__(self, shop: Path, plan: str | None, program: str = "shop.py", **environ: str) -> None:
         self.control, control = os.pipe()
         resume, self.resume = os.pipe()
-        variables = {"KILLPOINTS_CONTROL": str(control), "KILLPOINTS_RESUME": str(resume), "PYTHONPATH": str(REPOSITORY)}
+        variables = {
+            "KILLPOINTS_CONTROL": str(control),
+            "KILLPOINTS_RESUME": str(resume),
+            "PYTHONPATH": str(REPOSITORY),
+        }
         if plan is not None:
             variables["KILLPOINTS"] = plan
         self.process = subprocess.Popen(
@@ -203,7 +207,11 @@ def test_a_known_name_that_is_not_reached_ends_as_the_program_does(shop: Path) -
         ("shop.paid=explode", {}, "unknown action 'explode'"),
         ("shop.paid", {}, "cannot read 'shop.paid'"),
         ("shop.paid=error:ENOPSC", {}, "unknown errno 'ENOPSC'"),
-        ("shop.paid=kill", {"KILLPOINTS_CONTROL": "three"}, "KILLPOINTS_CONTROL='three' is not a file descriptor number"),
+        (
+            "shop.paid=kill",
+            {"KILLPOINTS_CONTROL": "three"},
+            "KILLPOINTS_CONTROL='three' is not a file descriptor number",
+        ),
         ("shop.paid=kill", {"KILLPOINTS_RESUME": "-1"}, "KILLPOINTS_RESUME='-1' is not a file descriptor number"),
         ("shop.paid=kill", {"KILLPOINTS_RESUME": "٣"}, "is not a file descriptor number"),
     ],

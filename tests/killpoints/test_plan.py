@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from killpoints import Action, Arming, Plan, PlanError
 
-names = st.from_regex(r"[a-z][A-Za-z0-9_-]{0,8}(\.[A-Za-z][A-Za-z0-9_-]{0,8}){0,3}(/[a-z][a-z0-9-]{0,8})?", fullmatch=True)
+names = st.from_regex(
+    r"[a-z][A-Za-z0-9_-]{0,8}(\.[A-Za-z][A-Za-z0-9_-]{0,8}){0,3}(/[a-z][a-z0-9-]{0,8})?", fullmatch=True
+)
 actions = st.one_of(
     st.sampled_from([Action("kill"), Action("term"), Action("pause")]),
     st.sampled_from(sorted(errno.errorcode.values())).map(lambda name: Action("error", name)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from killpoints import Point, PointError, catalogue, declare
@@ -41,22 +43,24 @@ def test_a_step_that_is_malformed(step: str) -> None:
     assert "shop.saved" not in catalogue()
 
 
-def test_names_that_are_malformed() -> None:
-    """Each is a literal here, as declare() demands."""
-    for declare_it in (
-        lambda: declare("", "says"),
-        lambda: declare("Shop.saved", "says"),
-        lambda: declare("shop..saved", "says"),
-        lambda: declare("shop.saved.", "says"),
-        lambda: declare("shop saved", "says"),
-        lambda: declare("shop.sav,ed", "says"),
-        lambda: declare("shop.saved#1", "says"),
-        lambda: declare("shop.saved=kill", "says"),
-        lambda: declare("shop.saved/renamed", "says"),
-        lambda: declare("1shop.saved", "says"),
-    ):
-        with pytest.raises(PointError, match=r"is malformed; write PRODUCT\.AREA\.NAME"):
-            declare_it()
+MALFORMED: tuple[Callable[[], Point], ...] = (  # each name is a literal, as declare() demands
+    lambda: declare("", "says"),
+    lambda: declare("Shop.saved", "says"),
+    lambda: declare("shop..saved", "says"),
+    lambda: declare("shop.saved.", "says"),
+    lambda: declare("shop saved", "says"),
+    lambda: declare("shop.sav,ed", "says"),
+    lambda: declare("shop.saved#1", "says"),
+    lambda: declare("shop.saved=kill", "says"),
+    lambda: declare("shop.saved/renamed", "says"),
+    lambda: declare("1shop.saved", "says"),
+)
+
+
+@pytest.mark.parametrize("declare_it", MALFORMED)
+def test_a_name_that_is_malformed(declare_it: Callable[[], Point]) -> None:
+    with pytest.raises(PointError, match=r"is malformed; write PRODUCT\.AREA\.NAME"):
+        declare_it()
 
 
 @pytest.mark.parametrize("says", ["", "  ", "two\nlines"])
@@ -78,7 +82,9 @@ def test_a_name_that_is_computed() -> None:
 
 def test_a_step_that_the_point_does_not_have() -> None:
     saved = declare("shop.saved", "the cart is durable", steps=("renamed",))
-    with pytest.raises(PointError, match="unknown kill point 'shop.saved/renamd'; the nearest known: shop.saved/renamed"):
+    with pytest.raises(
+        PointError, match="unknown kill point 'shop.saved/renamd'; the nearest known: shop.saved/renamed"
+    ):
         saved.at("renamd")
 
 

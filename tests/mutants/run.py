@@ -10,12 +10,18 @@ import sys
 
 import product.collector.cli
 import product.signals.cli
+import product.sites.cli
 import tests.mutants.collector
 import tests.mutants.durable
-import tests.mutants.signals  # noqa: F401  (they fill the catalogue)
+import tests.mutants.signals
+import tests.mutants.sites  # noqa: F401  (they fill the catalogue)
 from tests.mutants.catalogue import MUTANTS
 
-PROGRAMS = {"product.collector": product.collector.cli.main, "product.signals": product.signals.cli.main}
+PROGRAMS = {
+    "product.collector": product.collector.cli.main,
+    "product.signals": product.signals.cli.main,
+    "product.sites": product.sites.cli.main,
+}
 
 
 def main(argv: list[str]) -> int:
