@@ -13,7 +13,6 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,6 @@ from harness.model import (
 )
 from harness.sandbox import remove_tree
 from killpoints import Plan
-
-_KINDS_OF_UNKNOWN = (Verdict.UNREACHED, Verdict.HUNG, Verdict.FOREIGN_DEATH, Verdict.UNKNOWN)
 
 
 class SetUpFailed(Exception):
@@ -316,12 +313,3 @@ def _chapter(moment: Moment) -> Chapter:
         result.stderr[-4000:].decode(errors="replace"),
         result.duration_s * 1000,
     )
-
-
-def expectation_words(expect: Expect) -> str:
-    """For people: what matrix.yaml expects of the reopen."""
-    parts = [f"{key} {value}" for key in ("row", "resumes", "code", "refuses") if (value := getattr(expect, key))]
-    return ", ".join(parts) or "nothing in particular"
-
-
-Observer = Callable[[CellResult], None]

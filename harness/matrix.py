@@ -39,7 +39,7 @@ class _Strict(BaseModel):
 class Defaults(_Strict):
     timeout_s: float = Field(20.0, gt=0, le=3600)
     recoveries_max: int = Field(4, ge=1, le=100)
-    depth: int = Field(1, ge=1, le=5)
+    depth: Literal[1] = 1  # deeper cells can be repeated by their id, but are not planned yet
 
 
 class Prepare(_Strict):

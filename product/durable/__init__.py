@@ -14,6 +14,11 @@ module          what it guarantees
 ``processes``   what the system says about a process (reads only)
 ``identity``    who holds a lock and whether that process lives, by a complete table (rows H1 to H9)
 ``owner``       what leftover metadata of the state lock allows, by a complete table (rows S1 to S8)
+``kernel_lock`` one writer at a time where no metadata is wanted
+``append``      whole records at the end of a journal: a torn tail is cut first, what was written is read back
+``lines``       whole lines of a file that grows, in bounded memory, with where each ends (reads only)
+``evidence``    which file was read, and up to where, provably the same one later
+``cursor``      effect and evidence saved together, the cursor last; what a reopen may do (rows R1 to R5)
 ``lock``        one writer at a time, released by the kernel with the process
 ``table``       decision tables proven complete and unambiguous at import (pure)
 ``errors``      one code for each refusal; OSErrors of the system pass through unchanged
@@ -22,7 +27,7 @@ module          what it guarantees
 Not guaranteed:
 
 - A kill proves no fsync. A killed process leaves everything it wrote in the kernel; that a sync is there and in the
-  right place is shown by the order of calls in ``tests/durable``, and by power faults, never by kill cells.
+  right place is shown by the order of calls in ``tests/durable``, never by kill cells.
 - A disk or file system that lies about fsync, and one that two machines share without a common kernel lock.
 - A third party that writes in the instant between a check and the call it guards, except where ``put_exchanged`` says
   otherwise; and one that keeps a file open and writes into it after it was moved.
