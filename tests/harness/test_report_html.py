@@ -15,7 +15,7 @@ from harness.model import Step, Verdict
 from harness.report.grid import ALL, area_of, build_tables, natural, product_of
 from harness.report.html import MARKS, render_html, write_html
 from harness.report.json_result import result_document
-from harness.report.tally import KILL_PROVES_NO_FSYNC, not_covered
+from harness.report.tally import KILL_PROVES_NO_FSYNC, not_covered, unused_faults
 from tests.harness.test_report_files import make_hostile_run
 from tests.harness.test_report_sample import HOSTILE, make_big_run, make_point, make_result, make_run
 
@@ -96,7 +96,7 @@ def test_verdict_counts_and_what_they_do_not_cover_are_told(html: str) -> None:
     for sentence in not_covered(make_big_run()):
         assert sentence in html
     assert "collector.release.pending_removed is listed and no cell reached it" in html
-    assert html.count("not in this run") == 4
+    assert html.count("not in this run") == len(unused_faults(make_big_run())) > 0
 
 
 def test_the_matrix_is_a_table_that_a_screen_reader_can_read(html: str) -> None:
