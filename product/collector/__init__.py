@@ -1,6 +1,6 @@
 """Formal append under a recoverable lock: each post of a creator's page is archived at most once, whatever dies.
 
-    layout, records, states, manifests, slots, evidence, components, coverage, feed, keys,
+    layout, claims, records, states, manifests, slots, evidence, components, coverage, feed, keys,
     places, chains, checking, explaining, completed, bundle                            decide: pure
     observe, inventory                                                                 only read
     perform, moving, bundling                                                          only write

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 from product.collector.chains import ChainLine, End, Finding, Walk
+from product.collector.claims import Item
 from product.collector.coverage import TerminalState, no_new_token
 from product.collector.layout import LOCK_NAME, MARKER_BYTES, attempt_name, hour_number, slot_of
 from product.collector.leftovers import Leftover, parse_leftovers
@@ -30,7 +31,7 @@ from product.collector.places import (
     evidence_name,
     slot_name,
 )
-from product.collector.records import Item, Pending, Phase, parse_pending
+from product.collector.records import Pending, Phase, parse_pending
 from product.collector.shape import ShapeError
 from product.collector.slots import Latest, Slot, parse_latest, parse_slot
 from product.durable.errors import JsonRejected

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from killpoints import reach
 from product.collector import inventory, observe, perform, points
+from product.collector.claims import Claim, ClaimState
 from product.collector.drive import Journey, drive
 from product.collector.errors import CollectorError, ambiguous
 from product.collector.evidence import Evidence, hour_of, parse_evidence
@@ -19,7 +20,7 @@ from product.collector.index import open_archive
 from product.collector.layout import MANIFESTS, Layout, hour_number, slot_of
 from product.collector.manifests import SEGMENT_MAX_BYTES
 from product.collector.perform import Desk
-from product.collector.records import Claim, ClaimState, EvidenceFile, Pending, Phase
+from product.collector.records import EvidenceFile, Pending, Phase
 from product.collector.slots import Latest, Slot, may_write
 from product.collector.states import Present
 from product.collector.transaction import join, plan_base

@@ -12,11 +12,12 @@ from enum import Enum
 from typing import assert_never
 
 from product.collector import observe, perform, points
+from product.collector.claims import TakeoverPhase
 from product.collector.errors import CollectorError
 from product.collector.index import open_archive
 from product.collector.layout import Layout, hour_number
 from product.collector.perform import Desk
-from product.collector.records import Pending, Phase, TakeoverPhase
+from product.collector.records import Pending, Phase
 from product.collector.slots import Slot, parse_slot
 from product.collector.states import (
     BEGUN,

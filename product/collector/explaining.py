@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from product.collector.claims import ClaimState, LockRecord, TakeoverPhase
 from product.collector.errors import CollectorError
-from product.collector.records import ClaimState, LockRecord, Pending, Phase, TakeoverPhase
+from product.collector.records import Pending, Phase
 from product.collector.states import (
     REFUSALS,
     TABLES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from product.collector import shape
-from product.collector.records import Item, parse_item
+from product.collector.claims import Item, parse_item
 from product.durable import canonical
 
 Leftover = Item

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+from product.collector.claims import Item, LockRecord, TakeoverPhase
 from product.collector.errors import CollectorError, ambiguous
 from product.collector.evidence import Evidence, EvidenceRejected, parse_evidence
 from product.collector.layout import (
@@ -29,7 +30,7 @@ from product.collector.layout import (
 )
 from product.collector.leftovers import Leftover, parse_leftovers
 from product.collector.manifests import ChainBroken, Tip, last_line, read_lines
-from product.collector.records import Item, LockRecord, ManifestPlan, Pending, Phase, TakeoverPhase, parse_pending
+from product.collector.records import ManifestPlan, Pending, Phase, parse_pending
 from product.collector.shape import NAME, ShapeError
 from product.collector.slots import Latest, Slot, may_write, parse_latest, parse_slot
 from product.collector.states import Attempt, Clock, Content, Displaced, Items, MainLock, Material, Present, Quarantine

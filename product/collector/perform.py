@@ -14,20 +14,12 @@ from pathlib import Path
 
 from killpoints import Point, attempt
 from product.collector import observe, points
+from product.collector.claims import Claim, ClaimState, Item, LockRecord, Takeover, TakeoverPhase
 from product.collector.errors import CollectorError, ambiguous
 from product.collector.layout import MANIFESTS, MARKER_BYTES, Layout, slot_of
 from product.collector.leftovers import LeftoverList
 from product.collector.manifests import SEGMENT_MAX_BYTES
-from product.collector.records import (
-    Claim,
-    ClaimState,
-    Item,
-    LockRecord,
-    Pending,
-    Phase,
-    Takeover,
-    TakeoverPhase,
-)
+from product.collector.records import Pending, Phase
 from product.collector.slots import Latest, Slot, may_write, parse_slot
 from product.collector.states import Attempt
 from product.collector.transaction import build_transaction

@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import datetime
+from enum import Enum
+from typing import TypeVar
 
 HEX64 = re.compile(r"[0-9a-f]{64}")
 # a run's name is a directory's name, too: not one that Windows keeps for a device
 NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[1-9]|lpt[1-9])\Z)[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 INSTANT = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
 HOUR = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):00:00Z")
+
+E = TypeVar("E", bound=Enum)
 
 
 class ShapeError(Exception):
@@ -73,3 +77,11 @@ def require_list(value: object, pointer: str, *, most: int = 10_000) -> list[obj
     if len(value) > most:
         raise ShapeError(pointer, f"{len(value)} items are over the limit of {most}")
     return value
+
+
+def require_enum(kind: type[E], value: object, pointer: str) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        raise ShapeError(pointer, f"{value!r:.60} is none of {known}") from None

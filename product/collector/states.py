@@ -13,7 +13,8 @@ import enum
 from enum import Enum
 from typing import Any
 
-from product.collector.records import ClaimState, Phase, TakeoverPhase
+from product.collector.claims import ClaimState, TakeoverPhase
+from product.collector.records import Phase
 from product.durable.identity import Holder
 from product.durable.table import ANY, Row, Table
 

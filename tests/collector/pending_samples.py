@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
+from product.collector.claims import Claim, ClaimState, Item, LockRecord, Takeover, TakeoverPhase
 from product.collector.layout import QUARANTINE_NAME, slot_of
-from product.collector.records import (
-    Claim,
-    ClaimState,
-    EvidenceFile,
-    Item,
-    LockRecord,
-    ManifestPlan,
-    Pending,
-    Phase,
-    Takeover,
-    TakeoverPhase,
-    Terminal,
-)
+from product.collector.records import EvidenceFile, ManifestPlan, Pending, Phase, Terminal
 from product.collector.slots import Slot
 from product.durable import canonical
 from product.durable.files import Digest

@@ -13,8 +13,9 @@ import pytest
 
 import killpoints
 from product.collector import explaining, observe, upkeep
+from product.collector.claims import TakeoverPhase
 from product.collector.layout import Layout
-from product.collector.records import Phase, TakeoverPhase
+from product.collector.records import Phase
 from product.collector.states import REFUSALS, TABLES
 from product.durable.owner import OWNER_TABLE
 from tests.collector.helpers import (

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
+from product.collector.claims import TakeoverPhase
 from product.collector.layout import QUARANTINE_NAME
 from product.collector.leftovers import LeftoverList, parse_leftovers
-from product.collector.records import (
-    Phase,
-    TakeoverPhase,
-    parse_pending,
-)
+from product.collector.records import Phase, parse_pending
 from product.collector.shape import ShapeError
 from product.durable.errors import JsonRejected
 from product.durable.files import Digest

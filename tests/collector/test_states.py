@@ -10,7 +10,8 @@ from enum import Enum
 
 import pytest
 
-from product.collector.records import ClaimState, Phase, TakeoverPhase
+from product.collector.claims import ClaimState, TakeoverPhase
+from product.collector.records import Phase
 from product.collector.states import (
     BEGUN,
     CLAIM,

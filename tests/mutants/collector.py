@@ -10,7 +10,8 @@ from typing import Any
 
 import killpoints.actions
 from product.collector import commands, drive, index, observe, perform, points
-from product.collector.records import Phase, TakeoverPhase
+from product.collector.claims import TakeoverPhase
+from product.collector.records import Phase
 from product.collector.states import Clock, Content, Items, MainLock, Quarantine
 from product.durable import files, rename
 from product.durable.identity import Holder, own_identity
