@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -262,8 +264,21 @@ def check(layout: Layout) -> Answer:
 
 def replay(journal: Path) -> Answer:
     """What a journal amounts to, wherever it lies. ``sha256`` is that of the knowledge; check has the same."""
-    with observe.opened_lines(journal) as source:
+    with observe.opened_lines(journal) as source, _without_collector():
         return _replayed(source, os.fstat(source).st_size)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """What a replay makes stays until it is told, and has no cycles: looking through all of it again and again for garbage
+    made a million lines take 4.7 times as long as a quarter of them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _replayed(journal: int, end: int) -> Answer:
