@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import killpoints
 from product.collector import commands, upkeep
-from product.collector.errors import CollectorError, from_os_error
+from product.collector.errors import CollectorError
 from product.collector.evidence import EvidenceRejected
 from product.collector.manifests import SEGMENT_MAX_BYTES
 from product.collector.shape import NAME
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     except (DurableError, EvidenceRejected) as error:
         return _fail(arguments.command, CollectorError(error.code, error.message, **error.detail))
     except OSError as error:
-        return _fail(arguments.command, from_os_error(error))
+        return _fail(arguments.command, CollectorError.from_os_error(error))
     except KeyboardInterrupt:
         message = "what was in flight goes on with the next commit or recover"
         return _fail(arguments.command, CollectorError("E_INTERRUPTED", message))

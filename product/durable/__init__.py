@@ -21,6 +21,7 @@ module          what it guarantees
 ``cursor``      effect and evidence saved together, the cursor last; what a reopen may do (rows R1 to R5)
 ``lock``        one writer at a time, released by the kernel with the process
 ``table``       decision tables proven complete and unambiguous at import (pure)
+``answers``     what a command answers when it refuses, and the exit statuses of all products (pure)
 ``errors``      one code for each refusal; OSErrors of the system pass through unchanged
 ==============  =============================================================================================
 

@@ -14,7 +14,7 @@ from product.durable.cursor import Durability
 from product.durable.errors import DurableError
 from product.signals import commands
 from product.signals.commands import BATCH_BYTES, Answer, Saving
-from product.signals.errors import SignalsError, from_os_error
+from product.signals.errors import SignalsError
 from product.signals.layout import Layout
 from product.signals.states import Claim
 
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(arguments.command, from_os_error(error))
+        return _fail(arguments.command, SignalsError.from_os_error(error))
     except KeyboardInterrupt:
         print("signals: interrupted; the next scan goes on from what is saved", file=sys.stderr)
         return 130

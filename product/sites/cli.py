@@ -14,7 +14,7 @@ import killpoints
 from product.durable.errors import DurableError
 from product.sites import commands
 from product.sites.commands import Answer, Asking, Saving
-from product.sites.errors import SitesError, from_os_error
+from product.sites.errors import SitesError
 from product.sites.judging import WANTED_DEFAULT
 from product.sites.layout import Layout
 from product.sites.perform import BATCH_BYTES
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(arguments.command, from_os_error(error))
+        return _fail(arguments.command, SitesError.from_os_error(error))
     except KeyboardInterrupt:
         print("sites: interrupted; the next command goes on from what is saved", file=sys.stderr)
         return 130
