@@ -13,14 +13,16 @@ import shutil
 import sys
 import time
 import traceback
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.faults import Stage, find_fault
-from harness.faults.base import Proof, as_step_result, how_it_ended
+from harness.conduct import NOTHING_SAID, Conduct, RecycledPid, Story
+from harness.faults import find_fault
+from harness.faults.base import how_it_ended
 from harness.judge.invariants import BlindJudge, check_sight, judge_history
-from harness.judge.scenario import Afterwards, History, Moment, Scenario
+from harness.judge.scenario import History, Moment, Scenario
 from harness.judge.tree import Tree, observe_tree, restore_tree
 from harness.matrix import Matrix, ScenarioSpec
 from harness.model import (
@@ -31,12 +33,13 @@ from harness.model import (
     Expect,
     ProcessResult,
     Step,
-    StepResult,
     Verdict,
     Violation,
 )
 from harness.sandbox import remove_tree
 from killpoints import Plan
+
+TRIES_MAX = 3  # of a cell whose processes got a number of its own dead; there are only 32,768 on many machines
 
 
 class SetUpFailed(Exception):
@@ -51,23 +54,6 @@ class Prepared:
     pids: frozenset[int]
 
 
-@dataclass(slots=True)
-class _Story:
-    """What happened in one cell so far."""
-
-    moments: list[Moment]
-    points: set[str] = field(default_factory=set)
-    rows: set[str] = field(default_factory=set)
-    steps: list[StepResult] = field(default_factory=list)
-    worst: Verdict | None = None
-    why: str = ""
-    recoveries: int = 0
-
-    def blame(self, proof: Proof) -> None:
-        if proof.verdict is not None and self.worst is None:
-            self.worst, self.why = proof.verdict, proof.why
-
-
 class Engine:
     """Runs cells one after the other with one spawner, in directories below ``root``. Not for two threads at once."""
 
@@ -80,34 +66,66 @@ class Engine:
 
     def run_cell(self, cell: Cell) -> CellResult:
         """Never raises for what the program, the set-up or the judge does: that is a verdict."""
+        why = ""
+        for _ in range(TRIES_MAX):
+            try:
+                return self._run_cell(cell)
+            except RecycledPid as error:
+                why = str(error)
+                self._prepared.pop(cell.scenario, None)
+        return self._result(cell, Story([]), Verdict.UNKNOWN, (), why, time.perf_counter())
+
+    def _run_cell(self, cell: Cell) -> CellResult:
         started = time.perf_counter()
-        story = _Story([])
-        self._count += 1
-        sandbox = self._root / f"cell-{self._count}"
+        story = Story([])
         violations: tuple[Violation, ...] = ()
         verdict = Verdict.UNKNOWN
         try:
-            scenario, spec = self._scenario(cell.scenario), self._matrix.scenarios[cell.scenario]
-            prepared = self._prepare(cell.scenario, scenario, spec)
-            sandbox.mkdir()
-            restore_tree(prepared.tree, sandbox)
-            story.moments.append(Moment("set-up", prepared.tree))
-            _Conduct(self, cell, scenario, spec, sandbox, story).conduct()
-            violations, why = self._judge(cell, scenario, story), story.why
-            verdict = Verdict.FAIL if violations else story.worst or Verdict.PASS
+            with self.open_conduct(cell.scenario, story, cell.expect) as conduct:
+                conduct.run(cell.steps[0])
+                for step in cell.steps[1:]:
+                    conduct.recover(step)
+                conduct.settle()
+                violations, why = self.judge(cell.scenario, story, cell.expect), story.why
+                verdict = Verdict.FAIL if violations else story.worst or Verdict.PASS
         except SetUpFailed as error:
             why = f"set-up: {error}"
         except BlindJudge as error:
             why = str(error)
+        except RecycledPid:
+            raise
         except (Exception, SystemExit) as error:
             why = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
+        return self._result(cell, story, verdict, violations, why, started)
+
+    @contextlib.contextmanager
+    def open_conduct(self, name: str, story: Story, expect: Expect = NOTHING_SAID) -> Iterator[Conduct]:
+        """A fresh sandbox in the state of the story's last moment (its set-up, for a story without one), gone at the end.
+
+        Raises SetUpFailed, and what a judge or the spawner raises.
+        """
+        scenario, spec = self.scenario(name), self._matrix.scenarios[name]
+        self._count += 1
+        sandbox = self._root / f"cell-{self._count}"
+        if not story.moments:
+            prepared = self._prepare(name, scenario, spec)
+            story.moments.append(Moment("set-up", prepared.tree))
+            story.pids |= prepared.pids
+        sandbox.mkdir()
+        try:
+            restore_tree(story.moments[-1].tree, sandbox)
+
+            def start(argv: list[str], plan: str) -> Any:
+                return self._spawner.start(self._command(argv, sandbox, spec, plan))
+
+            yield Conduct(
+                scenario, spec, sandbox, start, story,
+                expect=expect, recoveries_max=self._matrix.defaults.recoveries_max,
+            )  # fmt: skip
         finally:
-            kept = self._put_away(sandbox)
-        return self._result(cell, story, verdict, violations, why, started, kept)
+            story.kept_at = self._put_away(sandbox)
 
     def _put_away(self, sandbox: Path) -> str | None:
-        if not sandbox.exists():
-            return None
         target = None
         if self._keep is not None:
             target = self._keep / f"{self._root.name}-{sandbox.name}"  # each worker counts its own cells
@@ -116,7 +134,7 @@ class Engine:
         remove_tree(sandbox)
         return str(target) if target is not None else None
 
-    def _scenario(self, name: str) -> Scenario:
+    def scenario(self, name: str) -> Scenario:
         if name not in self._scenarios:
             module, _, attribute = self._matrix.scenarios[name].judge.partition(":")
             if str(self._project) not in sys.path:
@@ -163,104 +181,34 @@ class Engine:
             spec.timeout_s or self._matrix.defaults.timeout_s,
         )
 
-    def _judge(self, cell: Cell, scenario: Scenario, story: _Story) -> tuple[Violation, ...]:
-        history = History(tuple(story.moments))
-        expect = cell.expect if story.worst is None else _without_the_fault(cell.expect, history)
+    def judge(self, name: str, story: Story, expect: Expect = NOTHING_SAID) -> tuple[Violation, ...]:
+        """What is wrong with the story. Raises BlindJudge, and whatever the scenario's judge raises."""
+        scenario, history = self.scenario(name), History(tuple(story.moments))
+        if story.worst is not None:
+            expect = _without_the_fault(expect, history)
         judgement = judge_history(scenario, history, expect)
-        if not judgement.violations and story.worst is None and cell.scenario not in self._seen:
+        if not judgement.violations and story.worst is None and name not in self._seen:
             check_sight(scenario, history, expect)
-            self._seen.add(cell.scenario)
+            self._seen.add(name)
         return judgement.violations
 
     def _result(
         self,
         cell: Cell,
-        story: _Story,
+        story: Story,
         verdict: Verdict,
         violations: tuple[Violation, ...],
         why: str,
         started: float,
-        kept: str | None,
     ) -> CellResult:
         recovery = next((moment for moment in story.moments if moment.role == "recovery"), None)
         rows = recovery.answer.rows if recovery else ()
         code = next((moment.answer.code for moment in story.moments if moment.answer.code), None)
         return CellResult(
             cell, verdict, tuple(story.steps), rows[0] if rows else None, rows, code, story.recoveries, violations, why,
-            frozenset(story.points), tuple(map(_chapter, story.moments)), time.perf_counter() - started, kept,
+            frozenset(story.points), tuple(map(_chapter, story.moments)), time.perf_counter() - started, story.kept_at,
             frozenset(story.rows),
         )  # fmt: skip
-
-
-class _Conduct:
-    """Leads the processes of one cell, and writes down the moment after each."""
-
-    def __init__(
-        self, engine: Engine, cell: Cell, scenario: Scenario, spec: ScenarioSpec, sandbox: Path, story: _Story
-    ) -> None:
-        self._engine, self._cell, self._scenario, self._spec = engine, cell, scenario, spec
-        self._sandbox, self._story = sandbox, story
-
-    def conduct(self) -> None:
-        self._with_fault("run", self._spec.run, self._cell.steps[0])
-        for step in self._cell.steps[1:]:
-            self._story.recoveries += 1
-            self._with_fault("recovery", self._spec.recover, step)
-        if self._story.worst is Verdict.HUNG:
-            return  # its disk says nothing about a crash, and a recovery would only hang again
-        self._recover()
-        if self._spec.retry is not None and self._cell.expect.refuses is None:
-            self._plain("retry", self._spec.retry)
-
-    def _recover(self) -> None:
-        for _ in range(self._engine._matrix.defaults.recoveries_max):
-            self._story.recoveries += 1
-            result = self._plain("recovery", self._spec.recover)
-            if result.timed_out:
-                self._story.blame(Proof(False, Verdict.HUNG, "the recovery was still running when its time was up"))
-                return
-            if result.exit_code == 0 or self._refused_as_expected():
-                break
-        self._plain("again", self._spec.recover)
-
-    def _refused_as_expected(self) -> bool:
-        expect = self._cell.expect
-        return expect.refuses is not None and self._story.moments[-1].answer.code == expect.refuses
-
-    def _plain(self, role: str, argv: list[str]) -> ProcessResult:
-        result: ProcessResult = self._start(argv, "").wait()
-        self._note(role, result)
-        return result
-
-    def _with_fault(self, role: str, argv: list[str], step: Step) -> None:
-        fault = find_fault(step.fault)
-        beside = self._spec.arm if role == "run" and self._spec.arm else ""
-        plan = ",".join(filter(None, (beside, fault.arm(step))))
-        result = fault.lead(self._start(argv, plan), Stage(self._run_rival, self._tamper))
-        self._note(role, result)
-        proof = fault.prove(step, result)
-        self._story.steps.append(as_step_result(step, result, proof))
-        self._story.blame(proof)
-
-    def _start(self, argv: list[str], plan: str) -> Any:
-        return self._engine._spawner.start(self._engine._command(argv, self._sandbox, self._spec, plan))
-
-    def _note(self, role: str, result: ProcessResult) -> None:
-        last = self._story.moments[-1].tree
-        tree = observe_tree(self._sandbox)
-        self._story.moments.append(Moment(role, last if tree.entries == last.entries else tree, result))
-        self._story.points.update(record.point for record in result.records)
-        self._story.rows.update(self._story.moments[-1].answer.rows)
-
-    def _run_rival(self, name: str) -> None:
-        self._story.moments.append(Moment("paused", observe_tree(self._sandbox)))
-        self._plain("rival", self._spec.rivals[name])
-
-    def _tamper(self, name: str) -> Afterwards:
-        self._story.moments.append(Moment("paused", observe_tree(self._sandbox)))
-        afterwards = self._scenario.tamper(name, self._sandbox)
-        self._story.moments.append(Moment("tampered", observe_tree(self._sandbox)))
-        return afterwards
 
 
 def _without_the_fault(expect: Expect, history: History) -> Expect:

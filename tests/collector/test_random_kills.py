@@ -38,7 +38,7 @@ def test_a_kill_at_any_time_leaves_nothing_that_the_points_do_not(name: str) -> 
             after_s = chance.uniform(0, longest * 1.1)
             history, killed = one_round(engine, name, root / f"{number}", after_s)
             died += killed
-            found = judge_history(engine._scenario(name), history, Expect()).violations
+            found = judge_history(engine.scenario(name), history, Expect()).violations
             assert not found, f"seed {seed}, round {number}, killed after {after_s:.6f} s: {[*map(str, found)]}"
     assert died, f"seed {seed}: no kill came before its process had ended; nothing was tried"
 
@@ -47,7 +47,7 @@ def whole_run_s(engine: Engine, name: str, sandbox: Path) -> float:
     """How long the command takes when nobody kills it."""
     spec = engine._matrix.scenarios[name]
     sandbox.mkdir()
-    restore_tree(engine._prepare(name, engine._scenario(name), spec).tree, sandbox)
+    restore_tree(engine._prepare(name, engine.scenario(name), spec).tree, sandbox)
     result = engine._spawner.start(engine._command(spec.run, sandbox, spec, "")).wait()
     assert result.exit_code == 0
     return float(result.duration_s)
@@ -55,7 +55,7 @@ def whole_run_s(engine: Engine, name: str, sandbox: Path) -> float:
 
 def one_round(engine: Engine, name: str, sandbox: Path, after_s: float) -> tuple[History, bool]:
     """Set up, run and kill after that time, recover, recover again, let the client retry."""
-    spec, scenario = engine._matrix.scenarios[name], engine._scenario(name)
+    spec, scenario = engine._matrix.scenarios[name], engine.scenario(name)
     tree = engine._prepare(name, scenario, spec).tree
     sandbox.mkdir()
     restore_tree(tree, sandbox)
