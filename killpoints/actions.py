@@ -2,6 +2,10 @@
 
 A record is one line ``KIND<tab>NAME<tab>HIT<tab>PID<newline>``, shorter than PIPE_BUF and so never torn. KIND is the
 action, or ``pass`` for a point that was only passed (sent when tracing). A kill without its record proves nothing.
+
+Before a process is ended or held, ``before_end`` is called, if somebody asked for that: what is in memory only, such as
+what was measured of this process, is lost otherwise. It comes before the record, so that who reads ``pause`` may end
+the process at once; and whatever it raises, the act happens.
 """
 
 from __future__ import annotations
@@ -23,9 +27,18 @@ SIGKILL = getattr(signal, "SIGKILL", 9)  # Windows: os.kill(pid, 9) is Terminate
 class Armed:
     """A plan in force in this process, with its count of hits. A forked child starts to count anew."""
 
-    def __init__(self, plan: Plan, control_fd: int | None, resume_fd: int | None, trace: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        control_fd: int | None,
+        resume_fd: int | None,
+        trace: bool,
+        before_end: Callable[[], object] | None = None,
+    ) -> None:
         self.plan = plan
+        self._before_end = before_end
         self._actions = {(arming.name, arming.hit): arming.action for arming in plan.armings}
+        self._otherwise = Action("pause") if plan.holds_everywhere else None
         self._control_fd = control_fd
         self._resume_fd = resume_fd
         self._trace = trace
@@ -68,7 +81,7 @@ class Armed:
             if pid != self._pid:
                 self._pid, self._hits = pid, {}
             hit = self._hits[point] = self._hits.get(point, 0) + 1
-        action = self._actions.get((point, hit))
+        action = self._actions.get((point, hit), self._otherwise)
         if action is None and self._trace:
             self._record("pass", point, hit)
         return action, hit
@@ -82,6 +95,8 @@ class Armed:
             pass  # nobody listens any more: the act still happens, the controller has no proof and says so
 
     def _perform(self, action: Action, point: str, hit: int) -> None:
+        if self._before_end is not None and action.kind != "error":
+            _call_whatever_it_raises(self._before_end)
         self._record(action.kind, point, hit)
         match action.kind:
             case "kill":
@@ -100,6 +115,17 @@ class Armed:
             return
         if os.read(self._resume_fd, 1) == b"":
             _end_self(SIGKILL)  # the controller is gone; running on unobserved would be worse
+
+
+def _call_whatever_it_raises(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except BaseException as error:  # SystemExit too: it must not keep the process from its end
+        try:
+            if sys.stderr is not None:  # print() would take stdout
+                print(f"killpoints: before the end: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        except BaseException:
+            pass  # stderr is closed, or the error has no text
 
 
 def _end_self(number: int) -> NoReturn:

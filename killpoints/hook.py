@@ -6,6 +6,7 @@ Environment, read once at import so that any program can be armed from outside:
 - ``KILLPOINTS_CONTROL``  file descriptor (Windows: handle) that records are written to
 - ``KILLPOINTS_RESUME``   file descriptor that a paused process reads one byte from to go on
 - ``KILLPOINTS_TRACE``    ``1``: also record every point that is only passed
+- ``KILLPOINTS_BEFORE_END``  ``MODULE:FUNCTION``, called without arguments before the plan ends or holds the process
 
 The variables are taken out of the environment when read: they are for this process, and a descriptor number means
 something else, or another file, in a program that it starts.
@@ -18,6 +19,7 @@ so before it does anything.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
@@ -31,6 +33,7 @@ T = TypeVar("T")
 
 EXIT_USAGE = 64
 PLAN, CONTROL, RESUME, TRACE = "KILLPOINTS", "KILLPOINTS_CONTROL", "KILLPOINTS_RESUME", "KILLPOINTS_TRACE"
+BEFORE_END = "KILLPOINTS_BEFORE_END"
 
 _armed: Armed | None = None
 
@@ -57,9 +60,11 @@ def arm(
     control_fd: int | None = None,
     resume_fd: int | None = None,
     trace: bool = False,
+    before_end: Callable[[], object] | None = None,
 ) -> None:
     """Put ``plan`` in force, and check its names now. Without a plan: what the environment says, if anything.
 
+    ``before_end`` is called before the plan ends or holds this process; what it raises changes nothing about that.
     Raises PlanError for a text that cannot be read and PointError for a name that is not declared.
     """
     global _armed
@@ -69,7 +74,7 @@ def arm(
         if _armed is not None:
             _armed.require_known()
         return
-    armed = Armed(Plan.parse(plan) if isinstance(plan, str) else plan, control_fd, resume_fd, trace)
+    armed = Armed(Plan.parse(plan) if isinstance(plan, str) else plan, control_fd, resume_fd, trace, before_end)
     armed.require_known()
     _armed = armed
 
@@ -96,11 +101,18 @@ def _descriptor(environ: Mapping[str, str], name: str) -> int | None:
 def _from_environment(environ: MutableMapping[str, str]) -> Armed | None:
     text, trace = environ.get(PLAN, ""), environ.get(TRACE) == "1"
     control_fd, resume_fd = _descriptor(environ, CONTROL), _descriptor(environ, RESUME)
-    for name in (PLAN, CONTROL, RESUME, TRACE):
+    before_end = environ.get(BEFORE_END)
+    for name in (PLAN, CONTROL, RESUME, TRACE, BEFORE_END):
         environ.pop(name, None)
     if not text.strip() and not trace:
         return None
-    return Armed(Plan.parse(text), control_fd, resume_fd, trace)
+    return Armed(Plan.parse(text), control_fd, resume_fd, trace, _named(before_end) if before_end else None)
+
+
+def _named(text: str) -> Callable[[], object]:
+    """The function ``MODULE:FUNCTION``, looked for only when it is called: its module may not be there yet."""
+    module, _, name = text.partition(":")
+    return lambda: getattr(importlib.import_module(module), name)()
 
 
 def _complain_at_exit() -> None:

@@ -2,15 +2,17 @@
 
 ACTION is ``kill`` (SIGKILL to self), ``term`` (SIGTERM to self), ``pause`` (tell the controller and wait) or
 ``error:ERRNO`` (raise that OSError instead of acting). HIT counts from 1 and may be left out for the first.
+``*=pause`` holds the process wherever nothing else is armed: for who wants to see the disk at every point.
 """
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+EVERY = "*=pause"
 KINDS = ("kill", "term", "pause", "error")
 _ITEM = re.compile(r"(?P<name>[^#=,\s]+)(?:#(?P<hit>[0-9]{1,9}))?=(?P<action>[^=,\s]+)")
 
@@ -56,6 +58,8 @@ class Arming:
     action: Action
 
     def __post_init__(self) -> None:
+        if self.name == "*":
+            raise PlanError(f"{self}: only {EVERY} is armed at every point")
         if self.hit < 1:
             raise PlanError(f"hit {self.hit} of {self.name}: hits count from 1")
 
@@ -65,9 +69,13 @@ class Arming:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything armed in one process. Raises PlanError when one hit of one point is armed twice."""
+    """Everything armed in one process. Raises PlanError when one hit of one point is armed twice.
+
+    ``holds_everywhere``: it is held at every hit of every point that is not armed otherwise.
+    """
 
     armings: tuple[Arming, ...] = ()
+    holds_everywhere: bool = False
 
     def __post_init__(self) -> None:
         keys = [(arming.name, arming.hit) for arming in self.armings]
@@ -78,17 +86,19 @@ class Plan:
     @classmethod
     def parse(cls, text: str) -> Plan:
         """Read the text form. Raises PlanError with the offending item."""
-        return cls(tuple(cls._items(text)))
+        items = [item.strip() for item in text.split(",")] if text.strip() else []
+        named = [item for item in items if item != EVERY]
+        if len(items) - len(named) > 1:
+            raise PlanError(f"{EVERY} is there twice")
+        return cls(tuple(cls._read(named)), holds_everywhere=len(named) < len(items))
 
     @staticmethod
-    def _items(text: str) -> Iterator[Arming]:
-        if not text.strip():
-            return
-        for item in text.split(","):
-            match = _ITEM.fullmatch(item.strip())
+    def _read(items: Iterable[str]) -> Iterator[Arming]:
+        for item in items:
+            match = _ITEM.fullmatch(item)
             if match is None:
-                raise PlanError(f"cannot read {item.strip()!r}; write NAME#HIT=ACTION, for example shop.saved#1=kill")
+                raise PlanError(f"cannot read {item!r}; write NAME#HIT=ACTION, for example shop.saved#1=kill")
             yield Arming(match["name"], int(match["hit"] or 1), Action.parse(match["action"]))
 
     def __str__(self) -> str:
-        return ",".join(map(str, self.armings))
+        return ",".join([*map(str, self.armings), *([EVERY] if self.holds_everywhere else [])])

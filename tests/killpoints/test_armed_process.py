@@ -161,7 +161,8 @@ def test_a_pause_by_hand_stops_the_program(shop: Path) -> None:
 def test_a_trace_records_what_is_only_passed(shop: Path) -> None:
     ended, pid = run(shop, None, KILLPOINTS_TRACE="1")
     assert ended.records == [f"pass shop.saved 1 {pid}", f"pass shop.paid 1 {pid}", f"pass shop.paid 2 {pid}"]
-    assert run(shop, "shop.paid#2=kill", KILLPOINTS_TRACE="1")[0].records[-1].startswith("kill shop.paid 2 ")
+    killed = run(shop, "shop.paid#2=kill", KILLPOINTS_TRACE="1")[0]
+    assert killed.records[-1].startswith("kill shop.paid 2 ") and killed.status == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("plan", [None, "", "  "])

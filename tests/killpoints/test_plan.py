@@ -18,7 +18,11 @@ actions = st.one_of(
     st.sampled_from(sorted(errno.errorcode.values())).map(lambda name: Action("error", name)),
 )
 armings = st.builds(Arming, names, st.integers(1, 999_999_999), actions)
-plans = st.lists(armings, max_size=5, unique_by=lambda arming: (arming.name, arming.hit)).map(lambda a: Plan(tuple(a)))
+plans = st.builds(
+    Plan,
+    st.lists(armings, max_size=5, unique_by=lambda arming: (arming.name, arming.hit)).map(tuple),
+    st.booleans(),
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -28,7 +32,7 @@ def test_a_plan_round_trips(plan: Plan) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(alphabet="ab.#=1:,/ kilerOEN\n", max_size=30))
+@given(st.text(alphabet="ab.#=1:,/ kilerOEN*pus\n", max_size=30))
 def test_whatever_can_be_read_says_the_same_when_written(text: str) -> None:
     try:
         plan = Plan.parse(text)
@@ -51,6 +55,9 @@ def test_what_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("*=pause,*=pause", "is there twice"),
+        ("*=kill", "is armed at every point"),
+        ("*#2=pause", "is armed at every point"),
         ("shop.saved", "cannot read 'shop.saved'; write NAME#HIT=ACTION"),
         ("shop.saved=", "cannot read 'shop.saved='"),
         ("=kill", "cannot read '=kill'"),
