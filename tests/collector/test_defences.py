@@ -1,0 +1,273 @@
+"""What no death and no rival of ours leads to is refused too: branches that no cell of the matrix can reach.
+
+matrix.yaml (``coverage.explained``) names the test that reaches each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.matrix import load_matrix
+from product.collector import chains, drive, index, observe, perform
+from product.collector.cli import main
+from product.collector.errors import CollectorError
+from product.collector.evidence import parse_evidence
+from product.collector.layout import Layout, slot_of
+from product.collector.manifests import Tip, append_lines
+from product.collector.perform import Desk
+from product.collector.slots import Slot
+from product.durable.identity import own_identity
+from tests.collector.helpers import (
+    REPOSITORY,
+    Collector,
+    Ran,
+    armed,
+    die_at,
+    evidence_of,
+    needs_posix,
+    nothing_changes,
+    ran,
+)
+from tests.collector.pending_samples import make_pending
+from tests.collector.test_commit import PAST, begin
+from tests.collector.test_index import append, entry, known
+from tests.collector.test_index import layout as archive
+
+__all__ = ["archive"]
+SHA = "ab" * 32
+
+
+@pytest.fixture
+def desk(collector: Collector) -> Desk:
+    collector.commit("first", [1])
+    return Desk(Layout(collector.state, collector.archive), own_identity())
+
+
+def other_slot(hour: str) -> Slot:
+    return Slot("task-1", "another", SHA, hour, "ABORTED", 0, 0, None, None, None, None)
+
+
+def test_every_test_that_the_matrix_names_is_there() -> None:
+    """A reason is worth what its test is."""
+    explained = load_matrix(REPOSITORY / "matrix.yaml").coverage.explained
+    reasons = [why for file, reasons in explained.items() if "/collector/" in file for why in reasons.values()]
+    assert reasons
+    for why in reasons:
+        file, test = why.rpartition("; ")[2].split("::") if "::" in why else ("", "")
+        source = (Path(__file__).parent / file).read_text() if file else ""
+        assert f"\ndef {test}(" in source or why.startswith("unreachable; "), why
+
+
+# ------------------------------------------------------------------------------------------------------- driving
+
+
+@needs_posix
+def test_a_drive_that_does_not_end_is_ambiguous(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    die_at(collector, "collector.claim.HELD")
+    monkeypatch.setattr(drive, "TURNS_MAX", 2)
+    answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
+    assert "no end after 2 turns" in answer["message"] and len(answer["detail"]["rows"]) == 2
+    monkeypatch.undo()
+    collector.call("recover").require_done()
+    assert collector.posts() == [1, 2]
+
+
+# ---------------------------------------------------------------------------------------------------- performing
+
+
+def test_evidence_under_a_name_that_is_taken_is_not_overwritten(desk: Desk) -> None:
+    path = desk.layout.evidence("first")
+    stored = path.read_bytes()
+    perform.store_evidence(desk, "first", stored)
+    with pytest.raises(CollectorError) as caught:
+        perform.store_evidence(desk, "first", stored + b" ")
+    assert caught.value.code == "E_RUN_ID_TAKEN" and path.read_bytes() == stored
+
+
+def test_a_slot_of_this_week_is_not_overwritten(desk: Desk) -> None:
+    (slot,) = observe.observe_slots(desk.layout)
+    perform.write_slot(desk, slot)
+    with pytest.raises(CollectorError, match="the slot of this hour holds another run"):
+        perform.write_slot(desk, other_slot(slot.hour))
+    assert observe.observe_slots(desk.layout) == [slot]
+
+
+def test_what_can_be_deleted_of_the_leftovers_is_and_the_rest_stays_listed(collector: Collector) -> None:
+    """Two takeovers whose items could not be deleted; one of them can be now."""
+    undeletable = ",".join(f"collector.cleanup.item/removed#{hit}=error:EACCES" for hit in range(1, 5))
+    for number, run_id in enumerate(("first", "second"), 1):
+        evidence = collector.evidence(run_id, [number], hour=f"2026-11-30T1{number}")
+        plan = f"{undeletable},collector.claim.HELD#1=kill"
+        assert collector.run("commit", "--evidence", evidence, plan=plan).status == -signal.SIGKILL
+        with armed(undeletable):
+            collector.call("recover").require_done()
+    listed = collector.state / "refresh/leftovers.json"
+    first, second = (item["path"] for item in json.loads(listed.read_bytes())["items"])
+    (collector.archive / first).write_bytes(b"somebody's")
+    (warning,) = collector.call("recover").require_done()["warnings"]
+    assert warning["path"] == first and not (collector.archive / second).exists()
+    assert [item["path"] for item in json.loads(listed.read_bytes())["items"]] == [first]
+
+
+def test_a_begun_run_whose_hour_somebody_took_is_given_up_without_its_slot(collector: Collector) -> None:
+    collector.call(*begin("first", PAST)).require_done()
+    hour = collector.pending["hour"]
+    slot = other_slot(hour)
+    path = Layout(collector.state, collector.archive).slot(slot_of(hour))
+    path.write_bytes(slot.data)
+    done = collector.call("recover").require_done()
+    assert done["rows"] == ["B2"] and path.read_bytes() == slot.data and collector.settled()
+
+
+# ----------------------------------------------------------------------------------------------------- observing
+
+
+def test_a_file_that_is_gone_has_no_digest(tmp_path: Path) -> None:
+    assert observe.Memory().digest_of(tmp_path / "gone") is None
+
+
+@needs_posix
+def test_evidence_that_is_no_plain_file_is_ambiguous(collector: Collector) -> None:
+    die_at(collector, "collector.claim.HELD")
+    path = Layout(collector.state, collector.archive).evidence("first")
+    aside = path.with_name("aside")
+    path.rename(aside)
+    os.symlink(aside, path)
+    with nothing_changes(collector):
+        answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
+    assert path.name in answer["message"]
+
+
+def test_a_runs_manifest_without_numbers_is_ambiguous(desk: Desk) -> None:
+    desk.layout.segment("runs", 1).write_bytes(b'{"schema_version":2}\n')
+    with pytest.raises(CollectorError, match="the last line has no seq"):
+        observe.observe_runs_tip(desk.layout)
+
+
+def test_another_file_beside_the_candidate_that_is_in_place_is_third_content(desk: Desk) -> None:
+    pending = make_pending(observe.Phase.TRANSACTION_INTENT)
+    candidate = desk.layout.candidate("cards")
+    candidate.write_bytes(b"somebody's")
+    displaced = observe._observe_displaced(desk.layout, "cards", pending.manifest("cards"), pending.phase)
+    assert displaced is observe.Displaced.THIRD
+
+
+# ----------------------------------------------------------------------------------------------------- the index
+
+
+def change_index(layout: Layout, statements: str) -> None:
+    database = sqlite3.connect(layout.index)
+    database.executescript(statements)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "DROP TABLE tip; DROP TABLE posts; DROP TABLE keys; CREATE TABLE notes (text)",
+        "DELETE FROM posts WHERE seq = 3",
+        "UPDATE posts SET (offset, size) = (SELECT offset, size FROM posts WHERE seq = 7) WHERE seq = 3",
+    ],
+)
+def test_an_index_that_somebody_changed_is_made_again(archive: Layout, statements: str) -> None:
+    append(archive, range(1, 51))
+    index.open_archive(archive)
+    change_index(archive, statements)
+    opened = index.open_archive(archive)
+    assert known(opened, range(1, 51)) == list(map(str, range(1, 51)))
+
+
+def test_a_directory_in_the_place_of_the_index_is_ambiguous(collector: Collector) -> None:
+    collector.commit("zero", [9], hour="2026-11-30T10")
+    collector.commit("first", [1])
+    path = Layout(collector.state, collector.archive).index
+    path.unlink()
+    path.mkdir()
+    evidence = collector.evidence("second", [2], hour="2026-11-30T13")
+    collector.call("commit", "--evidence", evidence).require_refused("E_RECOVERY_AMBIGUOUS", 70)
+    assert collector.posts() == [9, 1] and path.is_dir()
+    path.rmdir()
+    collector.call("commit", "--evidence", evidence).require_done()
+    assert collector.posts() == [9, 1, 2]
+
+
+def test_a_card_without_identifiers_is_ambiguous(archive: Layout) -> None:
+    cards: list[dict[str, object]] = [{**entry(1), "identifiers": None}]
+    data, _ = append_lines(Tip(), cards)
+    archive.segment("cards", 1).write_bytes(data)
+    with pytest.raises(CollectorError, match="not a card line: no identifiers"):
+        index.open_archive(archive)
+
+
+def test_an_index_that_the_disk_takes_no_more_of_is_rolled_back_once(
+    archive: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself has rolled back where the disk was full: there is nothing left to roll back."""
+    append(archive, range(1, 4))
+
+    def full(self: Any, line: Any, tip: Any) -> None:
+        self._database.execute("ROLLBACK")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(index._Index, "_add", full)
+    with pytest.raises(CollectorError, match="database or disk is full"):
+        index.open_archive(archive)
+    monkeypatch.undo()
+    assert index.open_archive(archive).cards_tip.seq == 3
+
+
+# ----------------------------------------------------------------------------------------------------- the chains
+
+
+def fields_of(manifest: str, collector: Collector) -> dict[str, Any]:
+    collector.commit("first", [1])
+    (path,) = (collector.archive / manifest).iterdir()
+    fields: dict[str, Any] = json.loads(path.read_bytes().splitlines()[-1])
+    assert chains.find_fault(manifest, fields) == ""
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("manifest", "change", "fault"),
+    [
+        ("cards", {"identifiers": None}, "/identifiers: no identifiers"),
+        ("runs", {"state": "LOST"}, "/state: 'LOST' is none of "),
+        ("runs", {"first_card_seq": None}, ""),
+        ("runs", {"first_card_seq": 0}, "/first_card_seq: "),
+    ],
+)
+def test_a_line_is_held_against_its_schema(
+    collector: Collector, manifest: str, change: dict[str, Any], fault: str
+) -> None:
+    found = chains.find_fault(manifest, fields_of(manifest, collector) | change)
+    assert found.startswith(fault) and bool(found) == bool(fault)
+
+
+# ------------------------------------------------------------------------------------------------- the feed's way in
+
+
+def test_evidence_is_part_of_the_answer_or_a_new_file(collector: Collector) -> None:
+    feed = str(Path(__file__).parents[1] / "data/feed_space.json")
+    words = ("import-feed", feed, "--task", "task-1", "--run-id", "first", "--at", "2026-11-30T12:00:00Z")
+    answer = run_rootless(*words).require_done()
+    assert parse_evidence(answer["evidence"].encode()).run_id == "first"
+    out = collector.home / "out.json"
+    out.write_bytes(evidence_of("other"))
+    answer = run_rootless(*words, "--out", str(out)).require_refused("E_INPUT", 65)
+    assert "is there already" in answer["message"] and out.read_bytes() == evidence_of("other")
+
+
+def run_rootless(*arguments: str) -> Ran:
+    stdout, words = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(words):
+        status = main([*arguments])
+    return ran(status, stdout.getvalue(), words.getvalue())
