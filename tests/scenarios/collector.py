@@ -13,7 +13,7 @@ from typing import Any
 from harness.judge.scenario import Afterwards, Answer, History, Judgement, Scenario
 from harness.judge.tree import Tree
 from harness.model import Violation
-from tests.scenarios import collector_tamper
+from tests.scenarios import collector_canonical, collector_tamper
 from tests.scenarios.collector_tamper import LOCK, PENDING, QUARANTINE
 
 DATA = Path(__file__).resolve().parent.parent / "data"
@@ -96,6 +96,14 @@ class CollectorScenario(Scenario):
         pending, lock = read_json(tree, PENDING), tree.entries.get(path)
         return path == LOCK and lock is not None and pending is not None and lock.data.decode() in locks_of(pending)
 
+    abstraction, folding = collector_canonical.ABSTRACTION, collector_canonical.FOLDING
+
+    def canonical(self, tree: Tree, *, folded: bool) -> str:
+        return collector_canonical.canonical_form(tree, folded=folded)
+
+    def describe(self, tree: Tree) -> str:
+        return collector_canonical.describe_state(tree)
+
     def judge(self, history: History) -> Judgement:
         found: list[Violation] = []
         checks, tampered = 0, False
@@ -153,6 +161,12 @@ class SecondCommit(CollectorScenario):
     """The archive has a run, and the second evidence repeats some of its posts."""
 
     runs = ("first", "second")
+
+
+class NothingNew(CollectorScenario):
+    """Two runs are archived, and the evidence of the third has no post that is new."""
+
+    runs = ("first", "second", "third")
 
 
 class Begin(CollectorScenario):
@@ -252,7 +266,7 @@ def feeds() -> dict[str, dict[str, Any]]:
 
 def records_of(run_id: str) -> set[str]:
     """What the archive must have once this run is done."""
-    feed = feeds().get(run_id)
+    feed = feeds().get("second" if run_id == "third" else run_id)
     if feed is None:
         return set()
     return {f"post {item['id_str']}" for item in feed["data"]["items"]} | {f"run {run_id}"}

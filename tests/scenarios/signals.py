@@ -13,6 +13,7 @@ from typing import Any
 from harness.judge.scenario import Afterwards, Answer, History, Judgement, Moment, Scenario
 from harness.judge.tree import Tree
 from harness.model import Violation
+from tests.scenarios import forms
 
 FILE, COUNTS, CURSOR = "signals.jsonl", "state/counts.json", "state/cursor.json"
 LINE_MAX_BYTES = 1024 * 1024
@@ -52,6 +53,12 @@ class SignalsScenario(Scenario):
     immutable = ("state/.signals.lock",)
     busy_codes = frozenset({"E_STATE_LOCKED"})
     adopts = False
+
+    knows_inodes = True  # a file is known by its device and inode
+    abstraction = forms.ABSTRACTION
+
+    def canonical(self, tree: Tree, *, folded: bool) -> str:
+        return forms.masked_form(tree)
 
     def set_up(self, sandbox: Path) -> None:
         (sandbox / FILE).write_bytes(self.content)

@@ -11,6 +11,7 @@ from typing import Any
 from harness.judge.scenario import Afterwards, Answer, History, Judgement, Scenario
 from harness.judge.tree import Tree
 from harness.model import Violation
+from tests.scenarios import forms
 
 JOURNAL, STATE, CURSOR = "state/journal.jsonl", "state/state.json", "state/cursor.json"
 HOUR, DAY = 3600, 86_400
@@ -74,6 +75,12 @@ class SitesScenario(Scenario):
     own_state = (JOURNAL,)  # a torn last line is cut off
     allowed = (*foreign, "state", "state/.sites.lock", JOURNAL, STATE, CURSOR)
     busy_codes = frozenset({"E_STATE_LOCKED"})
+
+    knows_inodes = True  # the log is known by its device and inode
+    abstraction = forms.ABSTRACTION
+
+    def canonical(self, tree: Tree, *, folded: bool) -> str:
+        return forms.masked_form(tree)
 
     def set_up(self, sandbox: Path) -> None:
         (sandbox / "first.jsonl").write_bytes(FIRST)
