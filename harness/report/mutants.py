@@ -1,13 +1,66 @@
-"""What became of the wrong programs: a line each, the score, and the result file. Reads what it is given only."""
+"""What became of the wrong programs: a line each, the score, the result file and the table that reports show of it.
+
+Reads what it is given only.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from harness.report.output import write_text
+
+SCHEMA = 1
+
+
+class MutantsFileError(ValueError):
+    """A file is not what ``killmatrix mutants --json`` writes; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MutantRow:
+    """One wrong program in a report. ``unproven``: the right program did not pass the cell either."""
+
+    id: str
+    says: str
+    killed_by: str | None
+    invariant: str | None
+    excuse: str | None
+    duration_ms: float
+    unproven: str | None = None
+
+    @property
+    def state(self) -> str:
+        """``survived``, ``killed``, ``excused``, or ``untrue``: a cell saw what its excuse says that none can see."""
+        if self.killed_by is not None:
+            return "killed" if self.excuse is None else "untrue"
+        return "excused" if self.excuse is not None and self.unproven is None else "survived"
+
+
+@dataclass(frozen=True, slots=True)
+class MutantTable:
+    """A file of ``killmatrix mutants --json``, what went wrong first. ``score``: killed of those that can be."""
+
+    rows: tuple[MutantRow, ...]
+    score: float
+
+    def count(self, *states: str) -> int:
+        return sum(row.state in states for row in self.rows)
+
+    @property
+    def says(self) -> str:
+        """One line for people."""
+        parts = [
+            f"{len(self.rows)} wrong programs",
+            f"{self.count('killed')} killed",
+            f"{self.count('excused')} excused",
+        ]
+        parts += [f"{n} {word}" for word in ("survived", "untrue") if (n := self.count(word))]
+        return f"{', '.join(parts)}; score {self.score:.0%}"
 
 
 class _Spec(Protocol):
@@ -33,6 +86,8 @@ class MutantOutcome(Protocol):
     @property
     def duration_s(self) -> float: ...
     @property
+    def unproven(self) -> str | None: ...
+    @property
     def survived(self) -> bool: ...
 
 
@@ -43,7 +98,9 @@ def print_mutant(result: MutantOutcome) -> None:
         end = f"{result.invariant}  {result.killed_by}  ({result.cells_run} cells, {result.duration_s:.1f} s)"
         print(f"killed    {name}\n          {end}", flush=True)
     elif result.survived:
-        print(f"SURVIVED  {name}\n          none of {result.cells_run} cells saw it", flush=True)
+        print(
+            f"SURVIVED  {name}\n          {result.unproven or f'none of {result.cells_run} cells saw it'}", flush=True
+        )
     else:
         print(f"excused   {name}\n          {result.mutant.excuse}", flush=True)
 
@@ -77,8 +134,24 @@ def write_json(results: Sequence[MutantOutcome], path: str | os.PathLike[str]) -
             "killed_by": None if result.killed_by is None else str(result.killed_by),
             "invariant": result.invariant,
             "excuse": result.mutant.excuse,
+            "unproven": result.unproven,
             "duration_ms": round(result.duration_s * 1000, 1),
         }
         for result in results
     ]
-    write_text(path, json.dumps({"schema": 1, "mutants": mutants, "score": score(results)}, indent=1) + "\n")
+    write_text(path, json.dumps({"schema": SCHEMA, "mutants": mutants, "score": score(results)}, indent=1) + "\n")
+
+
+def read_table(path: str | os.PathLike[str]) -> MutantTable:
+    """What :func:`write_json` wrote. Raises OSError, or MutantsFileError."""
+    try:
+        document = json.loads(Path(path).read_bytes())
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']!r}")
+        rows = [MutantRow(**item) for item in document["mutants"]]
+        rows.sort(key=lambda row: ("survived", "untrue", "killed", "excused").index(row.state))
+        return MutantTable(tuple(rows), float(document["score"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MutantsFileError(
+            f"{os.fspath(path)} is no file of killmatrix mutants --json (schema {SCHEMA}): {error}"
+        ) from error

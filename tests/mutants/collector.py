@@ -337,6 +337,26 @@ def dead_identity_reused() -> None:
     perform.new_lock_record = stale
 
 
+@mutant(
+    "a dead attempt's file is listed only by the recovery that moved it",
+    cells=["collector.attempt-died/collector.takeover.attempt-rename*=kill"],
+)
+def attempt_listed_by_its_mover() -> None:
+    """From an empty archive it takes three crashes to show: the holder's, the claimant's, and one between the two steps."""
+    rename, rebind = perform.rename_attempt, perform.rebind
+    movers: set[int] = set()
+
+    def remember(desk: Any, pending: Any) -> None:
+        rename(desk, pending)
+        movers.add(os.getpid())
+
+    def forget(desk: Any, pending: Any, attempt_there: bool) -> None:
+        rebind(desk, pending, attempt_there and os.getpid() in movers)
+
+    perform.rename_attempt = remember
+    perform.rebind = forget
+
+
 @mutant("an attempt is not counted", cells=["collector.attempt-died/collector.takeover.rebound#1=kill"])
 def attempt_not_counted() -> None:
     bind = perform._bind
