@@ -4,10 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
 
-.PHONY: run test lint bench clean help
+.PHONY: run test test-without-kill nightly lint bench clean help
 help:
 	@echo "make run    the kill matrix: every cell, a table, killmatrix-report/report.html"
 	@echo "make test   the whole suite, matrix included (PYTEST_ARGS='-n auto')"
+	@echo "make test-without-kill   the suite with the kill removed: what passes all the same is listed, and fails it"
+	@echo "make nightly   stories of many crashes by the thousand, and planted bugs that they must find"
 	@echo "make lint   ruff, mypy --strict, import contracts"
 	@echo "make bench  every number that README states"
 
@@ -31,6 +33,12 @@ run: $(VENV)/.run
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-without-kill: $(VENV)/.test
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -p tests.without_kill -q --tb=no --no-header -r N
+
+nightly: $(VENV)/.test
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/collector/test_state_machine.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

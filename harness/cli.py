@@ -8,40 +8,49 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness import (
+    cli_cluster,
+    cli_explore,  # noqa: F401  # for its command
+    cli_results,
+)
+from harness.cli_results import StoreFile
+from harness.cli_shared import (
+    EXIT_INTERRUPTED,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    Depth,
+    FaultGlob,
+    HtmlFile,
+    JunitFile,
+    MarkdownFile,
+    MatrixFile,
+    Mutant,
+    PointGlob,
+    ResultFile,
+    ScenarioGlob,
+    Spawn,
+    Usage,
+    app,
+    count_jobs,
+    fresh_directory,
+    plan_cells,
+    require_writable,
+    spawn_kind,
+    write_reports,
+)
+from harness.kept import RESULT_FILE
 from harness.matrix import MatrixError
-from harness.model import Run
 from harness.plan import Filter, PlanningError
 
-EXIT_UNKNOWN, EXIT_USAGE, EXIT_INTERRUPTED = 2, 64, 130
+if TYPE_CHECKING:
+    from harness.coverage.measurement import Measurement
+    from harness.runner import Project
+
 _UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click that later typers carry
-
-app = typer.Typer(
-    name="killmatrix",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="End real processes at every point of matrix.yaml, restart recovery, judge what is on the disk.",
-    epilog="Exit status: 0 all passed, 1 a violation, 2 something unknown or unreached, 64 usage.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-MatrixFile = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The matrix.")]
-ScenarioGlob = Annotated[str | None, typer.Option("--scenario", metavar="GLOB", help="Only these scenarios.")]
-PointGlob = Annotated[str | None, typer.Option("--point", metavar="GLOB", help="Only cells with such a point.")]
-FaultGlob = Annotated[str | None, typer.Option("--fault", metavar="GLOB", help="Only cells with such a fault.")]
-Spawn = Annotated[
-    str | None,
-    typer.Option("--spawn", metavar="fork|exec", help="Warm forks (on Linux), or fresh ones."),
-]
-ResultFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result file (schema 1).")]
-
-
-def _jobs() -> int:
-    return os.cpu_count() or 1
 
 
 @app.command(
@@ -52,74 +61,116 @@ def run(
     scenario: ScenarioGlob = None,
     point: PointGlob = None,
     fault: FaultGlob = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Cells at a time.")] = _jobs(),
+    depth: Depth = None,
+    mutant: Mutant = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Cells at a time.")] = count_jobs(),
     spawn: Spawn = None,
-    shard: Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N.")] = None,
-    json_file: ResultFile = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report.")] = None,
-    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
-    markdown: Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a CI summary.")] = None,
-    keep: Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Keep every sandbox below DIR.")] = None,
-    previous: Annotated[
-        Path | None,
-        typer.Option("--previous", metavar="FILE", help="A result file of an earlier run: show what changed."),
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Only part I of N; killmatrix report joins their result files."),
     ] = None,
+    durations: Annotated[
+        Path | None,
+        typer.Option(
+            "--durations",
+            metavar="FILE",
+            help="A result file, the same for all shards: parts alike in time. Without: in number of cells.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Take no new cell after 90s, 30m, 2h: first what never ran, then what did not pass, then longest unseen.",
+        ),
+    ] = None,
+    dask: cli_cluster.Dask = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the last run of these cells, if it was interrupted or killed.")
+    ] = False,
+    json_file: ResultFile = None,
+    html: HtmlFile = None,
+    junit: JunitFile = None,
+    markdown: MarkdownFile = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep sandboxes and histories below DIR (killmatrix judge)."),
+    ] = None,
+    previous: Annotated[
+        str | None,
+        typer.Option("--previous", metavar="RUN", help="Show what changed since then; the last run of the same cells."),
+    ] = None,
+    store: StoreFile = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing of this run (else the last 30).")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first cell that does not pass.")] = False,
+    coverage: Annotated[bool, typer.Option("--coverage", help="Measure lines and branches, killed or not.")] = False,
+    coverage_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--coverage-file", metavar="FILE", help="For coverage.py; .killmatrix/coverage beside the matrix."
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the table of points.")] = False,
 ) -> None:
     """Run the matrix and print what held and what did not."""
     from harness import plan, runner
+    from harness.mutants import with_mutant
     from harness.report import terminal
     from harness.report.changes import changes_since
     from harness.report.tally import summarize
 
-    project = runner.open_project(matrix)
-    chosen = Filter(scenario, point, fault)
-    cells = plan.select(plan.plan_cells(project.matrix), chosen)
-    if shard is not None:
-        cells = plan.shard(cells, *_shard(shard))
-    _require_writable(json_file, html, junit, markdown)
-    earlier = _read_document(previous)
-    with terminal.Progress(len(cells)) as progress:
-        done = runner.run_cells(
-            project,
-            cells,
-            jobs=jobs,
-            spawn=_spawn(spawn),
-            whole=chosen.selects_everything and shard is None,
-            keep=_fresh_directory(keep),
-            fail_fast=fail_fast,
-            observe=progress.advance,
-        )
-    _write_reports(done, json_file, html, junit, markdown, earlier)  # first: nobody may be reading what is printed
-    console = terminal.make_console()
-    terminal.print_run(done, console, verbose=verbose)
-    if earlier is not None:
-        terminal.print_changes(changes_since(earlier, done), console)
+    cli_cluster.require_distributable(dask, keep=keep, coverage=coverage or coverage_file is not None)
+    project = with_mutant(runner.open_project(matrix), mutant)
+    chosen, kind = Filter(scenario, point, fault), spawn_kind(spawn)
+    planned = plan_cells(project, chosen, depth, jobs, kind)
+    cells, part = cli_results.take_shard(planned, shard, durations, chosen)
+    options = (f"--depth {depth}" if depth else "", f"--mutant {mutant}" if mutant else "")
+    selection = " ".join(filter(None, (str(chosen), *options, f"--shard {shard}" if shard else "")))
+    budget_s = plan.parse_budget(budget) if budget is not None else None
+    if resume and keep is not None:
+        raise Usage("--resume: what --keep is to hold of the cells that are done is gone; run without one of them")
+    require_writable(json_file, html, junit, markdown, coverage_file)
+    earlier = cli_results.read_previous(previous, matrix, store) if previous is not None else None
+    measurement = _measurement(project, coverage_file) if coverage or coverage_file is not None else None
+    kept = fresh_directory(keep)
+    with (
+        cli_cluster.hire_cluster(dask, project, kind, jobs) as (at_a_time, hire),
+        cli_results.open_results(matrix, store, no_store or mutant is not None) as results,
+    ):
+        earlier = earlier or cli_results.last_complete(results, selection)
+        stopped = cli_results.find_interrupted(results, project, selection, kind, part) if resume else None
+        with terminal.Progress(len(cells) - (stopped.cells if stopped else 0)) as progress:
+            done = runner.run_cells(
+                project,
+                cells,
+                jobs=at_a_time,
+                spawn=kind,
+                whole=chosen.selects_everything and shard is None,
+                keep=kept,
+                fail_fast=fail_fast,
+                measurement=measurement,
+                observe=progress.advance,
+                store=results,
+                selection=selection,
+                shard=part,
+                budget_s=budget_s,
+                resume=stopped.run_id if stopped else None,
+                hire=hire,
+            )
+        if measurement is not None:
+            done = measurement.finish(done, partly=stopped is not None)
+            results.amend(done)
+        # first: nobody may be reading what is printed
+        write_reports(done, json_file, html, junit, markdown, earlier)
+        if kept is not None:
+            write_reports(done, kept / RESULT_FILE, None, None, None)
+        console = terminal.make_console()
+        terminal.print_run(done, console, verbose=verbose)
+        if earlier is not None:
+            print(f"against run {earlier['run_id']}:")
+            terminal.print_changes(changes_since(earlier, done), console)
     raise typer.Exit(summarize(done).exit_status)
-
-
-def _write_reports(
-    done: Run,
-    json_file: Path | None,
-    html: Path | None,
-    junit: Path | None,
-    markdown: Path | None,
-    earlier: dict[str, Any] | None = None,
-) -> None:
-    from harness.report import html as html_report
-    from harness.report import json_result
-    from harness.report import junit as junit_report
-    from harness.report import markdown as markdown_report
-
-    if json_file is not None:
-        json_result.write_json(done, json_file)
-    if html is not None:
-        html_report.write_html(done, html, earlier)
-    if junit is not None:
-        junit_report.write_junit(done, junit)
-    if markdown is not None:
-        markdown_report.write_markdown(done, markdown, earlier)
 
 
 @app.command("list", epilog="Example: killmatrix list --point '*takeover*'")
@@ -128,12 +179,13 @@ def list_cells(
     scenario: ScenarioGlob = None,
     point: PointGlob = None,
     fault: FaultGlob = None,
+    depth: Depth = None,
 ) -> None:
-    """Print the id of every cell, one a line; nothing is run."""
-    from harness import plan, runner
+    """Print the id of every cell, one a line; nothing is run, but for the dry runs that plan a depth of 2 and more."""
+    from harness import runner
 
     project = runner.open_project(matrix)
-    for cell in plan.select(plan.plan_cells(project.matrix), Filter(scenario, point, fault)):
+    for cell in plan_cells(project, Filter(scenario, point, fault), depth, count_jobs(), spawn_kind(None)):
         print(cell)
 
 
@@ -160,6 +212,7 @@ def points(
 def repro(
     cell: Annotated[str, typer.Argument(metavar="CELL", help="The id of a cell, as list and run print it.")],
     matrix: MatrixFile = Path("matrix.yaml"),
+    mutant: Mutant = None,
     spawn: Spawn = None,
     keep: Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Keep the sandbox below DIR.")] = None,
     shell: Annotated[bool, typer.Option("--shell", help="Open a shell in the kept sandbox.")] = False,
@@ -169,22 +222,23 @@ def repro(
     import tempfile
 
     from harness import plan, runner
+    from harness.mutants import with_mutant
     from harness.report import json_result, story
     from harness.report.tally import summarize
 
-    project = runner.open_project(matrix)
+    project = with_mutant(runner.open_project(matrix), mutant)
     chosen = plan.parse_cell(cell, project.matrix)
-    _require_writable(json_file)
+    require_writable(json_file)
     with contextlib.ExitStack() as stack:
         if shell and keep is None:
             keep = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="killmatrix-repro-")))
         done = runner.run_cells(
-            project, [chosen], jobs=1, spawn=_spawn(spawn), whole=False, keep=_fresh_directory(keep)
+            project, [chosen], jobs=1, spawn=spawn_kind(spawn), whole=False, keep=fresh_directory(keep)
         )  # fmt: skip
         for line in story.story_lines(done.results[0]):
             print(line)
-        if json_file is not None:
-            json_result.write_json(done, json_file)
+        for file in filter(None, (json_file, keep / RESULT_FILE if keep is not None else None)):
+            json_result.write_json(done, file)
         if shell and done.results[0].kept_at:
             import subprocess
 
@@ -200,33 +254,12 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))
 
 
-@app.command(epilog="Example: killmatrix report result.json --html report.html")
-def report(
-    result: Annotated[Path, typer.Argument(metavar="RESULT", help="A result file that run --json wrote.")],
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report.")] = None,
-    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
-    markdown: Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a CI summary.")] = None,
-) -> None:
-    """Print a saved run again, and write reports of it."""
-    from harness.report import json_result, terminal
-    from harness.report.tally import summarize
-
-    try:
-        saved = json_result.read_run(result)
-    except (OSError, json_result.ResultFileError) as error:
-        raise _Usage(f"{result}: {error}") from error
-    _require_writable(html, junit, markdown)
-    _write_reports(saved, None, html, junit, markdown)
-    terminal.print_run(saved, terminal.make_console())
-    raise typer.Exit(summarize(saved).exit_status)
-
-
 @app.command(epilog="Examples: killmatrix mutants | killmatrix mutants --only read-back-skipped --json mutants.json")
 def mutants(
     matrix: MatrixFile = Path("matrix.yaml"),
     only: Annotated[str | None, typer.Option("--only", metavar="GLOB", help="Only these wrong programs.")] = None,
     spawn: Spawn = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Wrong programs at a time.")] = _jobs(),
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Wrong programs at a time.")] = count_jobs(),
     json_file: ResultFile = None,
 ) -> None:
     """Run the matrix against each wrong program until the first cell that is not green; a survivor fails."""
@@ -236,9 +269,14 @@ def mutants(
 
     project = runner.open_project(matrix)
     chosen = wrong.select_mutants(wrong.read_mutants(project), only)
-    _require_writable(json_file)
+    require_writable(json_file)
     results = wrong.run_mutants(
-        project, chosen, plan.plan_cells(project.matrix), jobs=jobs, spawn=_spawn(spawn), observe=report.print_mutant
+        project,
+        chosen,
+        plan.plan_cells(project.matrix),
+        jobs=jobs,
+        spawn=spawn_kind(spawn),
+        observe=report.print_mutant,
     )
     report.print_score(results)
     if json_file is not None:
@@ -255,59 +293,10 @@ def doctor() -> None:
         print(f"{'yes' if able else 'no ':<4} {name:<32} {meaning}")
 
 
-def _read_document(path: Path | None) -> dict[str, Any] | None:
-    from harness.report import json_result
+def _measurement(project: Project, data_file: Path | None) -> Measurement:
+    from harness.coverage.measurement import Measurement
 
-    try:
-        return None if path is None else json_result.read_document(path)
-    except (OSError, json_result.ResultFileError) as error:
-        raise _Usage(f"{path}: {error}") from error
-
-
-class _Usage(Exception):
-    """The call cannot be done as asked; nothing was run."""
-
-
-def _spawn(name: str | None) -> Literal["fork", "exec"]:
-    from harness.runner import default_spawn
-
-    if name is None:
-        return default_spawn()
-    if name == "fork":
-        return "fork"
-    if name == "exec":
-        return "exec"
-    raise _Usage(f"--spawn {name!r}: write fork or exec")
-
-
-def _shard(text: str) -> tuple[int, int]:
-    index, slash, count = text.partition("/")
-    if not (slash and index.isdecimal() and count.isdecimal()):
-        raise _Usage(f"--shard {text!r}: write I/N, for example 2/4")
-    return int(index), int(count)
-
-
-def _fresh_directory(keep: Path | None) -> Path | None:
-    if keep is not None:
-        try:
-            keep.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _Usage(f"--keep {keep}: {error.strerror}") from error
-        if any(keep.iterdir()):
-            raise _Usage(f"--keep {keep}: the directory is not empty; nothing there is overwritten")
-    return keep
-
-
-def _require_writable(*files: Path | None) -> None:
-    """Before a long run, not after it."""
-    for file in files:
-        if file is None:
-            continue
-        parent = file.resolve().parent
-        if file.is_dir():
-            raise _Usage(f"{file}: cannot be written: it is a directory")
-        if not (parent.is_dir() and os.access(parent, os.W_OK)):
-            raise _Usage(f"{file}: cannot be written: {parent} is no directory that may be written to")
+    return Measurement(project.matrix, project.root, data_file)
 
 
 @contextlib.contextmanager
@@ -315,7 +304,7 @@ def _told_plainly() -> Iterator[None]:
     """Every refusal is words and a stable exit status, never a traceback."""
     try:
         yield
-    except (MatrixError, PlanningError, _Usage) as error:
+    except (MatrixError, PlanningError, Usage) as error:
         print(f"killmatrix: {error}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     except _UsageError as error:
@@ -340,6 +329,8 @@ def main() -> None:
             sys.stdout.flush()
         except SystemExit:  # how typer and rich end on a closed pipe: with 1, which here means a violation
             raise BrokenPipeError from None
+        if status == EXIT_INTERRUPTED:  # what typer makes of Ctrl-C, without a word
+            raise KeyboardInterrupt
         sys.exit(status if isinstance(status, int) else 0)
 
 

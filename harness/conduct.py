@@ -14,12 +14,14 @@ from typing import Any
 from harness.faults import Stage, find_fault
 from harness.faults.base import Proof, as_step_result
 from harness.judge.scenario import Afterwards, Moment, Scenario
-from harness.judge.tree import observe_tree
+from harness.judge.tree import Tree, observe_tree
+from harness.judge.watch import watch_tree
 from harness.matrix import ScenarioSpec
-from harness.model import Expect, ProcessResult, Step, StepResult, Verdict
+from harness.model import Expect, ProcessResult, Record, Step, StepResult, Verdict
+from killpoints.plan import EVERY
 
 NOTHING_SAID = Expect()
-Starter = Callable[[list[str], str], Any]
+Starter = Callable[[str, list[str], str], Any]
 
 
 class RecycledPid(Exception):
@@ -28,9 +30,13 @@ class RecycledPid(Exception):
 
 @dataclass(slots=True)
 class Story:
-    """What happened so far. ``worst`` is the first verdict that keeps it from being a pass, ``why`` its reason."""
+    """What happened so far. ``worst`` is the first verdict that keeps it from being a pass, ``why`` its reason.
+
+    ``about`` says whose story it is (the id of the cell).
+    """
 
     moments: list[Moment]
+    about: str = ""
     points: set[str] = field(default_factory=set)
     rows: set[str] = field(default_factory=set)
     steps: list[StepResult] = field(default_factory=list)
@@ -57,7 +63,7 @@ class Story:
 
 
 class Conduct:
-    """The processes of one sandbox. ``start(argv, plan)`` starts one of them with the plan armed."""
+    """The processes of one sandbox. ``start(role, argv, plan)`` starts one of them with the plan armed."""
 
     def __init__(
         self,
@@ -71,52 +77,78 @@ class Conduct:
         recoveries_max: int,
     ) -> None:
         self.sandbox, self.story = sandbox, story
-        self._scenario, self._spec, self._start = scenario, spec, start
+        self.spec, self._scenario, self._start = spec, scenario, start
         self._expect, self._recoveries_max = expect, recoveries_max
+
+    def go_on(self, step: Step) -> ProcessResult:
+        """The next process with a fault: the command under test first, a recovery ever after."""
+        return self.run(step) if len(self.story.moments) == 1 else self.recover(step)
 
     def run(self, step: Step) -> ProcessResult:
         """The command under test, with the fault."""
-        return self._with_fault("run", self._spec.run, step)
+        return self._with_fault("run", self.spec.run, step)
 
     def recover(self, step: Step) -> ProcessResult:
         """A recovery, with the next fault: the crash after the crash."""
         self.story.recoveries += 1
-        return self._with_fault("recovery", self._spec.recover, step)
+        return self._with_fault("recovery", self.spec.recover, step)
+
+    def look_on(self, look: Callable[[Record, Tree], None]) -> None:
+        """The next process without a fault, held at each of its points to look at the disk, and let go on.
+
+        The command under test first, a recovery ever after. Nothing happens to it: its records say that it passed.
+        """
+        first = len(self.story.moments) == 1
+        argv, beside = (self.spec.run, self.spec.arm) if first else (self.spec.recover, None)
+        role, tree = "run" if first else "recovery", self.story.moments[-1].tree
+        self.story.recoveries += not first
+        running = self._start(role, argv, ",".join(filter(None, (beside, EVERY))))
+        with watch_tree(self.sandbox) as watch:
+            while (record := running.wait_for_pause()) is not None:
+                if watch.changed():
+                    tree = observe_tree(self.sandbox)
+                look(record, tree)
+                running.resume()
+        result: ProcessResult = running.wait()
+        passed = (replace(record, kind="pass") if record.kind == "pause" else record for record in result.records)
+        self._note(role, replace(result, records=tuple(passed)))
 
     def settle(self) -> None:
         """Recover until it says done, once again, and let the client send its command again."""
         if self.story.worst is Verdict.HUNG:
             return  # its disk says nothing about a crash, and a recovery would only hang again
         self._recover()
-        if self._spec.retry is not None and self._expect.refuses is None:
-            self.plain("retry", self._spec.retry)
+        if self.spec.retry is not None and self._expect.refuses is None:
+            self.plain("retry", self.spec.retry)
 
     def plain(self, role: str, argv: list[str], plan: str = "") -> ProcessResult:
         """A process without a fault."""
-        result: ProcessResult = self._start(argv, plan).wait()
+        result: ProcessResult = self._start(role, argv, plan).wait()
         self._note(role, result)
         return result
 
     def _recover(self) -> None:
         for _ in range(self._recoveries_max):
+            if self._has_recovered():
+                break
             self.story.recoveries += 1
-            result = self.plain("recovery", self._spec.recover)
-            if result.timed_out:
+            if self.plain("recovery", self.spec.recover).timed_out:
                 self.story.blame(Proof(False, Verdict.HUNG, "the recovery was still running when its time was up"))
                 return
-            if result.exit_code == 0 or self._refused_as_expected():
-                break
-        self.plain("again", self._spec.recover)
+        self.plain("again", self.spec.recover)
 
-    def _refused_as_expected(self) -> bool:
-        expect = self._expect
-        return expect.refuses is not None and self.story.moments[-1].answer.code == expect.refuses
+    def _has_recovered(self) -> bool:
+        """A recovery came last, and said done, or refused as it must."""
+        last, refuses = self.story.moments[-1], self._expect.refuses
+        if last.role != "recovery" or last.result is None:
+            return False
+        return last.result.exit_code == 0 or (refuses is not None and last.answer.code == refuses)
 
     def _with_fault(self, role: str, argv: list[str], step: Step) -> ProcessResult:
         fault = find_fault(step.fault)
-        beside = self._spec.arm if role == "run" and self._spec.arm else ""
+        beside = self.spec.arm if role == "run" and self.spec.arm else ""
         plan = ",".join(filter(None, (beside, fault.arm(step))))
-        result = fault.lead(self._start(argv, plan), Stage(self._run_rival, self._tamper))
+        result = fault.lead(self._start(role, argv, plan), Stage(self._run_rival, self._tamper))
         self._note(role, result)
         proof = fault.prove(step, result)
         self.story.steps.append(as_step_result(step, result, proof))
@@ -128,14 +160,14 @@ class Conduct:
             raise RecycledPid(f"the number {result.pid} is that of a process of this story that is dead")
         self.story.pids.add(result.pid)
         last = self.story.moments[-1].tree
-        tree = observe_tree(self.sandbox)
+        tree = observe_tree(self.sandbox, last)
         self.story.moments.append(Moment(role, last if tree.entries == last.entries else tree, result))
         self.story.points.update(record.point for record in result.records)
         self.story.rows.update(self.story.moments[-1].answer.rows)
 
     def _run_rival(self, name: str) -> None:
         self.story.moments.append(Moment("paused", observe_tree(self.sandbox)))
-        self.plain("rival", self._spec.rivals[name])
+        self.plain("rival", self.spec.rivals[name])
 
     def _tamper(self, name: str) -> Afterwards:
         self.story.moments.append(Moment("paused", observe_tree(self.sandbox)))

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from harness.conduct import NOTHING_SAID, Conduct, RecycledPid, Story
 from harness.faults import find_fault
 from harness.faults.base import how_it_ended
 from harness.judge.invariants import BlindJudge, check_sight, judge_history
+from harness.judge.planted import check_invariants
 from harness.judge.scenario import History, Moment, Scenario
 from harness.judge.tree import Tree, observe_tree, restore_tree
+from harness.kept import keep_history
 from harness.matrix import Matrix, ScenarioSpec
 from harness.model import (
     Cell,
@@ -62,6 +64,7 @@ class Engine:
         self._scenarios: dict[str, Scenario] = {}
         self._prepared: dict[str, Prepared] = {}
         self._seen: set[str] = set()
+        self._begun: tuple[tuple[str, tuple[Step, ...]], Story | None] = (("", ()), None)
         self._count = 0
 
     def run_cell(self, cell: Cell) -> CellResult:
@@ -72,20 +75,23 @@ class Engine:
                 return self._run_cell(cell)
             except RecycledPid as error:
                 why = str(error)
-                self._prepared.pop(cell.scenario, None)
+                self.forget_set_up(cell.scenario)
         return self._result(cell, Story([]), Verdict.UNKNOWN, (), why, time.perf_counter())
 
     def _run_cell(self, cell: Cell) -> CellResult:
         started = time.perf_counter()
-        story = Story([])
+        story = self._begin(cell)
         violations: tuple[Violation, ...] = ()
         verdict = Verdict.UNKNOWN
         try:
             with self.open_conduct(cell.scenario, story, cell.expect) as conduct:
-                conduct.run(cell.steps[0])
-                for step in cell.steps[1:]:
-                    conduct.recover(step)
+                for step in cell.steps[len(story.steps) :]:
+                    conduct.go_on(step)
+                    self._remember(cell, story)
                 conduct.settle()
+                _require_recovered(story)
+                if self._keep is not None:  # only what was told to its end: half a story could look like a pass
+                    keep_history(self._keep, str(cell), story.moments, story.worst, story.why)
                 violations, why = self.judge(cell.scenario, story, cell.expect), story.why
                 verdict = Verdict.FAIL if violations else story.worst or Verdict.PASS
         except SetUpFailed as error:
@@ -98,11 +104,26 @@ class Engine:
             why = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
         return self._result(cell, story, verdict, violations, why, started)
 
+    def _begin(self, cell: Cell) -> Story:
+        """A beginning that the cell before this one had too is not told again: its disk is where the next process starts."""
+        begun, story = self._begun
+        if story is None or begun != (cell.scenario, cell.steps[:-1]) or any(map(_in_use, story.pids)):
+            return Story([], str(cell))
+        return replace(story.branch(), about=str(cell))
+
+    def _remember(self, cell: Cell, story: Story) -> None:
+        if (
+            len(story.steps) == len(cell.steps) - 1
+            and story.worst is None
+            and not self.scenario(cell.scenario).knows_inodes
+        ):
+            self._begun = ((cell.scenario, cell.steps[:-1]), story.branch())
+
     @contextlib.contextmanager
     def open_conduct(self, name: str, story: Story, expect: Expect = NOTHING_SAID) -> Iterator[Conduct]:
         """A fresh sandbox in the state of the story's last moment (its set-up, for a story without one), gone at the end.
 
-        Raises SetUpFailed, and what a judge or the spawner raises.
+        Raises SetUpFailed, RecycledPid, and what a judge or the spawner raises.
         """
         scenario, spec = self.scenario(name), self._matrix.scenarios[name]
         self._count += 1
@@ -111,12 +132,15 @@ class Engine:
             prepared = self._prepare(name, scenario, spec)
             story.moments.append(Moment("set-up", prepared.tree))
             story.pids |= prepared.pids
+        elif any(map(_in_use, story.pids)):
+            raise RecycledPid("the number of a dead process of this story is in use again")
         sandbox.mkdir()
         try:
             restore_tree(story.moments[-1].tree, sandbox)
 
-            def start(argv: list[str], plan: str) -> Any:
-                return self._spawner.start(self._command(argv, sandbox, spec, plan))
+            def start(role: str, argv: list[str], plan: str) -> Any:
+                context = f"{story.about or name}|{role}"
+                return self._spawner.start(self._command(argv, sandbox, spec, plan, context))
 
             yield Conduct(
                 scenario, spec, sandbox, start, story,
@@ -148,6 +172,11 @@ class Engine:
             self._scenarios[name] = found
         return self._scenarios[name]
 
+    def forget_set_up(self, name: str) -> None:
+        """Make it anew for whoever asks next: its dead processes have numbers that somebody else has now."""
+        self._prepared.pop(name, None)
+        self._begun = (("", ()), None)
+
     def _prepare(self, name: str, scenario: Scenario, spec: ScenarioSpec) -> Prepared:
         prepared = self._prepared.get(name)
         if prepared is not None and not any(_in_use(pid) for pid in prepared.pids):
@@ -158,7 +187,7 @@ class Engine:
             scenario.set_up(directory)
             pids = set()
             for step in spec.prepare:
-                command = self._command(step.run, directory, spec, step.fault or "")
+                command = self._command(step.run, directory, spec, step.fault or "", f"{name}|set-up")
                 result = self._spawner.start(command).wait()
                 pids.add(result.pid)
                 _require_set_up(result, step.fault)
@@ -169,7 +198,7 @@ class Engine:
         self._prepared[name] = prepared
         return prepared
 
-    def _command(self, argv: list[str], sandbox: Path, spec: ScenarioSpec, plan: str) -> Command:
+    def _command(self, argv: list[str], sandbox: Path, spec: ScenarioSpec, plan: str, context: str) -> Command:
         def fill(text: str) -> str:
             return text.replace("{sandbox}", str(sandbox)).replace("{project}", str(self._project))
 
@@ -179,7 +208,12 @@ class Engine:
             {key: fill(value) for key, value in spec.env.items()},
             plan,
             spec.timeout_s or self._matrix.defaults.timeout_s,
+            context,
         )
+
+    def abandon(self) -> None:
+        """From any thread: end the processes of the cell that runs now, which is UNKNOWN then, as is every later one."""
+        self._spawner.abandon()
 
     def judge(self, name: str, story: Story, expect: Expect = NOTHING_SAID) -> tuple[Violation, ...]:
         """What is wrong with the story. Raises BlindJudge, and whatever the scenario's judge raises."""
@@ -188,6 +222,7 @@ class Engine:
             expect = _without_the_fault(expect, history)
         judgement = judge_history(scenario, history, expect)
         if not judgement.violations and story.worst is None and name not in self._seen:
+            check_invariants()
             check_sight(scenario, history, expect)
             self._seen.add(name)
         return judgement.violations
@@ -209,6 +244,13 @@ class Engine:
             frozenset(story.points), tuple(map(_chapter, story.moments)), time.perf_counter() - started, story.kept_at,
             frozenset(story.rows),
         )  # fmt: skip
+
+
+def _require_recovered(story: Story) -> None:
+    """Raise BlindJudge for a story in which nothing recovered: what a crash leaves is not what a program makes of it."""
+    roles = [moment.role for moment in story.moments]
+    if story.worst is not Verdict.HUNG and not {"recovery", "again"} <= {*roles}:
+        raise BlindJudge(f"no recovery was started, or none again: {', '.join(roles)}")
 
 
 def _without_the_fault(expect: Expect, history: History) -> Expect:

@@ -39,7 +39,7 @@ class _Strict(BaseModel):
 class Defaults(_Strict):
     timeout_s: float = Field(20.0, gt=0, le=3600)
     recoveries_max: int = Field(4, ge=1, le=100)
-    depth: Literal[1] = 1  # deeper cells can be repeated by their id, but are not planned yet
+    depth: int = Field(1, ge=1, le=9)
 
 
 class Prepare(_Strict):
@@ -157,6 +157,24 @@ class PointSpec(_Strict):
                 return spec.as_expect()
         return Expect()
 
+    def all_expected(self, fault: str) -> list[Expect]:
+        """What is said of this fault, one item a scenario in which it is tried."""
+        return [self.expected(scenario, fault) for scenario in self.scenarios_of(fault)]
+
+
+class CoverageSpec(_Strict):
+    """What ``run --coverage`` measures, and what it asks for.
+
+    ``packages``: what is measured; without it the top-level packages of the catalogue and of ``python -m`` in scenarios.
+    ``complete``: globs of files below the project in which every line and branch is reached or explained.
+    ``explained``: file -> name of a gap as reports write it, or a glob of names -> why no process reaches it. A reason for
+    what is reached is refused.
+    """
+
+    packages: list[str] = []
+    complete: list[str] = []
+    explained: dict[str, dict[str, Annotated[str, Field(min_length=1)]]] = {}
+
 
 class Matrix(_Strict):
     """The whole file.
@@ -172,6 +190,7 @@ class Matrix(_Strict):
     defaults: Defaults = Defaults()
     scenarios: dict[str, ScenarioSpec] = Field(min_length=1)
     points: dict[str, PointSpec] = Field(min_length=1)
+    coverage: CoverageSpec = CoverageSpec()
 
 
 def _any_of(fault: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,13 +78,17 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A process to start. ``plan`` is the text form of what is armed in it; paths are absolute; ``env`` is added."""
+    """A process to start. ``plan`` is the text form of what is armed in it; paths are absolute; ``env`` is added.
+
+    ``context``: whose process it is (``CELL|ROLE``), for what is measured of it.
+    """
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
     timeout_s: float = 20.0
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,8 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
+    """What is known about one cell. ``story`` may be read from a store when it is asked for: take what is needed once."""
+
     cell: Cell
     verdict: Verdict
     steps: tuple[StepResult, ...]
@@ -164,7 +170,7 @@ class CellResult:
     violations: tuple[Violation, ...]
     why: str
     points_reached: frozenset[str]
-    story: tuple[Chapter, ...]
+    story: Sequence[Chapter]
     duration_s: float
     kept_at: str | None = None
     rows_reached: frozenset[str] = frozenset()
@@ -172,6 +178,15 @@ class CellResult:
     @property
     def repro(self) -> str:
         return f"killmatrix repro '{self.cell}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the last run that had a cell knew about it. ``seen_at`` is a Unix time in seconds."""
+
+    verdict: Verdict
+    duration_s: float
+    seen_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +199,78 @@ class DeclaredPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Code that no process of the run reached.
+
+    line, last:  the lines themselves, or, with ``to``, the way from ``line`` to the line ``to`` (0: out of the function)
+    name:        ``FUNCTION: TEXT OF LINE`` (for a way ``... -> TEXT OF TO``), which stays when lines move
+    why:         the reason why no process reaches it, where the project gives one
+    """
+
+    line: int
+    last: int
+    to: int | None
+    name: str
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileCoverage:
+    """One source file, its path below the project. ``only_killed``: lines that only processes ran which were killed."""
+
+    path: str
+    lines: int
+    lines_run: int
+    branches: int
+    branches_run: int
+    only_killed: tuple[int, ...]
+    gaps: tuple[Gap, ...]
+
+    @property
+    def unexplained(self) -> tuple[Gap, ...]:
+        return tuple(gap for gap in self.gaps if gap.why is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the processes of a run ran of the code under test.
+
+    silent:    how many of ``processes`` left no data: ended from outside, not Python, without the code under test
+    problems:  what the project asks of its coverage and does not hold
+    """
+
+    files: tuple[FileCoverage, ...]
+    processes: int
+    silent: int
+    data_file: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part ``index`` (from 1) of ``count`` of one plan.
+
+    plan:   a hash over every cell of the plan and the shard that it is in; parts of one plan have the same
+    cells:  how many cells all shards have together
+    whole:  the plan was made from the whole matrix, without a filter
+    """
+
+    index: int
+    count: int
+    plan: str
+    cells: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the matrix. ``interrupted``: it was stopped before every planned cell had a result."""
+    """One run of the matrix. ``interrupted``: it was stopped before every planned cell had a result.
+
+    selection:     what it was about, as the options that chose it; runs of one selection can be compared
+    fingerprints:  what it was made of (``matrix``, ``catalogue``, ``sources``, ``harness``) -> hash
+    left_out:      how many of the planned cells its budget left no time for
+    problems:      why it can be no pass, whatever its cells say (shards that do not fit together)
+    """
 
     run_id: str
     started_at: str
@@ -194,7 +279,7 @@ class Run:
     spawn: str
     host: Mapping[str, Any]
     planned: int
-    results: tuple[CellResult, ...]
+    results: Sequence[CellResult]
     points: tuple[DeclaredPoint, ...]
     listed_points: frozenset[str]
     whole: bool = (
@@ -203,6 +288,12 @@ class Run:
     interrupted: bool = False
     notes: tuple[str, ...] = ()
     listed_rows: frozenset[str] = frozenset()
+    selection: str = ""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    shard: Shard | None = None
+    left_out: int = 0
+    problems: tuple[str, ...] = ()
+    coverage: Coverage | None = None
 
     @property
     def rows_reached(self) -> frozenset[str]:

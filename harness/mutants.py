@@ -1,5 +1,7 @@
 """Runs the matrix against wrong programs: a green matrix is worth what a red one would have shown.
 
+A red cell counts only if the right program passes it here and now: a harness that is broken is red for everything.
+
 A project names in matrix.yaml the module that runs one of its commands with a mistake in it (``mutants: MODULE``):
 ``python -m MODULE --list`` prints the catalogue, ``python -m MODULE MUTANT PROGRAM ARGS`` runs it. Set-ups are made by
 the right program. For each mutant the cells run, the likely ones first, until the first one that does not pass.
@@ -7,10 +9,12 @@ the right program. For each mutant the cells run, the likely ones first, until t
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +23,7 @@ from dataclasses import dataclass
 from harness.engine import Engine
 from harness.matrix import Matrix, MatrixError, ScenarioSpec
 from harness.model import Cell, CellResult, Verdict
+from harness.plan import nearest
 from harness.runner import Project, SpawnKind, open_engine
 from harness.sandbox import session_directory
 
@@ -35,18 +40,22 @@ class MutantSpec:
 
 @dataclass(frozen=True, slots=True)
 class MutantResult:
-    """``killed_by``: the first cell that did not pass; ``invariant``: what it broke, or its verdict."""
+    """``killed_by``: the first cell that did not pass; ``invariant``: what it broke, or its verdict.
+
+    ``unproven``: the cell that did not pass and why it shows nothing: the right program does not pass it either.
+    """
 
     mutant: MutantSpec
     killed_by: Cell | None
     invariant: str | None
     cells_run: int
     duration_s: float
+    unproven: str | None = None
 
     @property
     def survived(self) -> bool:
-        """No cell saw it, and there is no reason why none can."""
-        return self.killed_by is None and self.mutant.excuse is None
+        """No cell saw it, and there is no reason why none can; or nothing is known about what a red cell is worth."""
+        return self.killed_by is None and (self.mutant.excuse is None or self.unproven is not None)
 
 
 def read_mutants(project: Project) -> tuple[MutantSpec, ...]:
@@ -80,6 +89,18 @@ def mutate(matrix: Matrix, mutant: str) -> Matrix:
     return matrix.model_copy(update={"scenarios": {name: change(spec) for name, spec in matrix.scenarios.items()}})
 
 
+def with_mutant(project: Project, mutant: str | None) -> Project:
+    """The project with that mistake in it; as it is for None. Raises MatrixError for an id that the catalogue has not."""
+    if mutant is None:
+        return project
+    ids = [spec.id for spec in read_mutants(project)]
+    if mutant not in ids:
+        raise MatrixError(
+            [f"no wrong program is called {mutant!r}{nearest(mutant, ids)}; killmatrix mutants runs them"]
+        )
+    return Project(project.root, mutate(project.matrix, mutant), project.points)
+
+
 def order_cells(cells: Sequence[Cell], likely: Sequence[str]) -> list[Cell]:
     """Likely cells first, then all others in the order of the matrix."""
     first = [cell for cell in cells if any(fnmatch.fnmatchcase(str(cell), glob) for glob in likely)]
@@ -87,14 +108,21 @@ def order_cells(cells: Sequence[Cell], likely: Sequence[str]) -> list[Cell]:
     return first + rest
 
 
-def run_mutant(project: Project, mutant: MutantSpec, cells: Sequence[Cell], engine: Engine) -> MutantResult:
-    """Run cells until the first that does not pass; for one with an excuse a sample over the whole matrix."""
+def run_mutant(mutant: MutantSpec, cells: Sequence[Cell], engine: Engine, control: Engine) -> MutantResult:
+    """Run cells until the first that does not pass; for one with an excuse a sample over the whole matrix.
+
+    ``control`` runs the right program.
+    """
     started = time.perf_counter()
     if mutant.excuse is not None:
         cells = cells[:: max(1, len(cells) // EXCUSED_SAMPLE)]
     for number, cell in enumerate(order_cells(cells, mutant.cells), 1):
         result = engine.run_cell(cell)
         if result.verdict is not Verdict.PASS:
+            right = control.run_cell(cell)
+            if right.verdict is not Verdict.PASS:
+                why = f"{cell}: the right program does not pass it either: {what_broke(right)} {right.why}"
+                return MutantResult(mutant, None, None, number, time.perf_counter() - started, why)
             return MutantResult(mutant, cell, what_broke(result), number, time.perf_counter() - started)
     return MutantResult(mutant, None, None, len(cells), time.perf_counter() - started)
 
@@ -121,15 +149,23 @@ def run_mutants(
     spawn: SpawnKind,
     observe: Callable[[MutantResult], None] = lambda _result: None,
 ) -> tuple[MutantResult, ...]:
-    """Each mutant with an engine of its own; results in the order of the catalogue."""
+    """Each mutant with an engine of its own, each thread with one for the right program; in the catalogue's order."""
+    controls = threading.local()
+
+    def control() -> Engine:
+        if not hasattr(controls, "engine"):
+            place = root / f"control-{threading.get_ident()}"
+            controls.engine = stack.enter_context(open_engine(project, spawn, place))
+        engine: Engine = controls.engine
+        return engine
 
     def run_one(numbered: tuple[int, MutantSpec]) -> MutantResult:
         number, mutant = numbered
         wrong = Project(project.root, mutate(project.matrix, mutant.id), project.points)
         with open_engine(wrong, spawn, root / f"mutant-{number}") as engine:
-            result = run_mutant(wrong, mutant, cells, engine)
+            result = run_mutant(mutant, cells, engine, control())
         observe(result)
         return result
 
-    with session_directory() as root, ThreadPoolExecutor(jobs) as pool:
+    with session_directory() as root, contextlib.ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         return tuple(pool.map(run_one, enumerate(mutants)))

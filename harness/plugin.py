@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.engine import Engine
-    from harness.model import Cell, CellResult
+    from harness.model import Cell, CellResult, Run
     from harness.runner import Project
 
 _SECTION = "killmatrix"
@@ -129,6 +129,7 @@ class _Collected:
         self._planned: set[str] = set()
         self._matrix: Path | None = None
         self._started: float | None = None
+        self._complaints: list[str] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         import time
@@ -168,8 +169,22 @@ class _Collected:
             html_report.write_html(run, html)
         if json_file:
             json_result.write_json(run, json_file)
+        self._hold_against(run, session)
 
-    def _as_run(self, matrix: Path) -> Any:
+    def _hold_against(self, run: Run, session: pytest.Session) -> None:
+        """Nodes that passed and a run that is no pass: something got lost on its way here."""
+        from harness.report.tally import headline, summarize
+
+        summary = summarize(run)
+        if summary.exit_status and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            self._complaints = [headline(summary), *summary.reasons]
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for line in self._complaints:
+            terminalreporter.line(f"killmatrix: {line}", red=True)
+
+    def _as_run(self, matrix: Path) -> Run:
         import time
         from datetime import UTC, datetime
 

@@ -10,6 +10,7 @@ import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class Moment:
     tree: Tree
     result: ProcessResult | None = None
 
-    @property
+    @cached_property
     def answer(self) -> Answer:
         return read_answer(self.result) if self.result is not None else Answer({})
 
@@ -117,6 +118,8 @@ class Scenario:
     own_state:    the program's own files that it may rewrite even where somebody tampered with them
     bookkeeping:  paths that even a refusal may touch (the program's own lock metadata), compared nowhere else
     busy_codes:   error codes that mean busy or locked
+    knows_inodes: the program remembers inode numbers, so that a copy of its disk is another disk to it: stories that
+                  share a beginning are each told from the set-up then
     """
 
     append_only: tuple[str, ...] = ()
@@ -127,6 +130,7 @@ class Scenario:
     bookkeeping: tuple[str, ...] = ()
     busy_codes: frozenset[str] = frozenset()
     busy_exit_codes: frozenset[int] = frozenset({75})
+    knows_inodes: bool = False
 
     def set_up(self, sandbox: Path) -> None:
         """Put the first files into the empty sandbox. The ``prepare`` commands of matrix.yaml come after it."""
@@ -164,6 +168,21 @@ class Scenario:
     def is_own(self, path: str, tree: Tree) -> bool:
         """Whether what tampering left at ``path`` is the program's own all the same, for it to change or remove."""
         return False
+
+    # --- for explorations (harness.md, "Closure"): which disks are one state
+
+    #: what :meth:`canonical` forgets, in words for the report
+    abstraction: str = "None: two disks are one state only where every path, mode and byte is the same."
+    #: what it forgets beyond that when ``folded``; empty where that is nothing
+    folding: str = ""
+
+    def canonical(self, tree: Tree, *, folded: bool) -> str:
+        """A text that is equal for two disks exactly when they are one state of an exploration."""
+        return "\n".join(f"{path} {e.kind} {e.mode:o} {e.sha256}" for path, e in tree.entries.items())
+
+    def describe(self, tree: Tree) -> str:
+        """A few words for a state: where the program stands."""
+        return ""
 
     def judge(self, history: History) -> Judgement:
         """What only this scenario knows. Say how many facts were looked at."""

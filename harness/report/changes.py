@@ -26,6 +26,15 @@ class Change:
             return "gone"
         return "broken" if self.before == "PASS" else "fixed" if self.after == "PASS" else "changed"
 
+    @property
+    def is_worse(self) -> bool:
+        """It passed and does not any more, became a violation, or is new and does not pass."""
+        return (
+            self.kind == "broken"
+            or (self.kind == "changed" and self.after == "FAIL")
+            or (self.kind == "added" and self.after != "PASS")
+        )
+
 
 KINDS = ("broken", "changed", "fixed", "added", "gone")
 
@@ -43,3 +52,17 @@ def changes_since(previous: Mapping[str, Any], run: Run) -> tuple[Change, ...]:
         if before.get(cell) != after.get(cell)
     ]
     return tuple(sorted(found, key=lambda change: (KINDS.index(change.kind), change.cell)))
+
+
+def as_previous(run: Run) -> dict[str, Any]:
+    """As much of the result document of ``run`` as a comparison needs."""
+    return {
+        "run_id": run.run_id,
+        "cells": [{"id": str(result.cell), "verdict": result.verdict.value} for result in run.results],
+    }
+
+
+def not_tried(previous: Mapping[str, Any], run: Run) -> tuple[str, ...]:
+    """The cells of the result document ``previous`` that have no result in this run, by id."""
+    after = {str(result.cell) for result in run.results}
+    return tuple(sorted({str(cell["id"]) for cell in previous["cells"]} - after))

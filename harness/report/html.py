@@ -1,30 +1,27 @@
 """The report for reviewers: one HTML file that needs no network (harness.md, "Report").
 
 The page is rendered here; the stories are not: the result document lies in the page as it is, and the script builds the
-story of a cell when it is asked for, so that thousands of cells stay light. Text of the program under test reaches the
-page by Jinja's autoescape or as a DOM text node, never as markup, and a content security policy stands behind that.
+story of a cell when it is asked for, so that thousands of cells stay light. All of it is written piece by piece.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
-import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-import jinja2
 from markupsafe import Markup
 
 from harness.model import Run, Verdict
+from harness.report import coverage as covered
 from harness.report.changes import KINDS, changes_since
 from harness.report.grid import ALL, build_tables, wrong_results
-from harness.report.json_result import result_document
-from harness.report.output import printable, write_text
+from harness.report.json_result import document_chunks
+from harness.report.mutants import MutantTable
+from harness.report.output import printable, write_chunks
+from harness.report.page import in_script, open_templates, policy_hash
 from harness.report.tally import (
     by_family,
     category,
@@ -49,26 +46,28 @@ MARKS: Mapping[Verdict, tuple[str, str, str]] = {
 }
 
 
-def write_html(run: Run, path: str | os.PathLike[str], previous: Mapping[str, Any] | None = None) -> None:
-    """Write the report. ``previous`` is the result document of the run before. Raises OSError."""
-    write_text(path, render_html(run, previous))
+def write_html(
+    run: Run,
+    path: str | os.PathLike[str],
+    previous: Mapping[str, Any] | None = None,
+    mutants: MutantTable | None = None,
+) -> None:
+    """Write the report. ``previous`` is the result document of the run before, ``mutants`` a section. Raises OSError."""
+    write_chunks(path, _html_chunks(run, previous, mutants))
 
 
-def render_html(run: Run, previous: Mapping[str, Any] | None = None) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_show,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["breakable"] = _breakable
+def render_html(run: Run, previous: Mapping[str, Any] | None = None, mutants: MutantTable | None = None) -> str:
+    """The whole page in memory."""
+    return "".join(_html_chunks(run, previous, mutants))
+
+
+def _html_chunks(run: Run, previous: Mapping[str, Any] | None, mutants: MutantTable | None) -> Iterator[str]:
+    environment = open_templates()
     environment.filters["address"] = _address
     changes = changes_since(previous, run) if previous is not None else ()
     script = environment.get_template("report.js.j2").render()
     style = environment.get_template("report.css.j2").render()
-    return environment.get_template("report.html.j2").render(
+    yield from environment.get_template("report.html.j2").generate(
         run=run,
         summary=(summary := summarize(run)),
         headline=headline(summary),
@@ -79,6 +78,7 @@ def render_html(run: Run, previous: Mapping[str, Any] | None = None) -> str:
         unused_faults=unused_faults(run),
         idle=points_without_cell(run),
         previous=previous,
+        mutants=mutants,
         changes=changes,
         change_counts={kind: sum(change.kind == kind for change in changes) for kind in KINDS},
         changed_cells=frozenset(change.cell for change in changes if change.kind != "gone"),
@@ -86,25 +86,15 @@ def render_html(run: Run, previous: Mapping[str, Any] | None = None) -> str:
         category=category,
         by_family=by_family(run),
         scenarios=sorted({result.cell.scenario for result in run.results}),
+        covered=covered,
         ALL=ALL,
         Verdict=Verdict,
         style=Markup(style),
-        style_hash=_hash(style),
+        style_hash=policy_hash(style),
         script=Markup(script),
-        script_hash=_hash(script),
+        script_hash=policy_hash(script),
         data=_data(run, {change.cell: change.before for change in changes if change.kind != "gone"}),
     )
-
-
-def _show(value: object) -> object:
-    """Every value that the template prints: control characters become visible before autoescape sees them."""
-    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
-def _breakable(text: str) -> Markup:
-    """A cell id that a line may break between its parts, instead of within a word."""
-    parts = re.split(r"(?<=[/>.])(?=[^/>.])", printable(text, one_line=True))
-    return Markup("<wbr>").join(parts)  # which escapes each of them
 
 
 def _address(cell: str) -> str:
@@ -112,13 +102,10 @@ def _address(cell: str) -> str:
     return f"#cell={quote(printable(cell, one_line=True))}"
 
 
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _data(run: Run, changed: Mapping[str, str | None]) -> Markup:
-    document = result_document(run, output_chars=_OUTPUT_CHARS_MOST)
-    document["changed"] = changed
-    document["marks"] = {verdict.value: [*mark, category(verdict)] for verdict, mark in MARKS.items()}
-    # "<" alone can end or comment out a script element; in JSON it only ever stands inside a string
-    return Markup(json.dumps(document, separators=(",", ":")).replace("<", "\\u003c"))
+def _data(run: Run, changed: Mapping[str, str | None]) -> Iterator[Markup]:
+    """The result document with ``changed`` and ``marks`` in it, as text that may stand in a script element."""
+    marks = {verdict.value: [*mark, category(verdict)] for verdict, mark in MARKS.items()}
+    more = json.dumps({"changed": changed, "marks": marks}, separators=(",", ":"))
+    document = document_chunks(run, output_chars=_OUTPUT_CHARS_MOST)
+    yield in_script(f"{more[:-1]},{next(document)[1:]}")
+    yield from map(in_script, document)

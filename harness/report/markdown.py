@@ -10,23 +10,31 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.model import CellResult, Run
+from harness.model import CellResult, Coverage, Run
+from harness.report import coverage as covered
 from harness.report.changes import KINDS, changes_since
 from harness.report.grid import wrong_results
+from harness.report.mutants import MutantTable
 from harness.report.output import difference_lines, printable, shorten, write_text
 from harness.report.tally import Summary, Tally, by_family, headline, not_covered, summarize, tally_by
 
 _CELLS_MOST = 50  # a CI page holds 1 MiB, and nobody reads the fifty-first
 _LINES_MOST = 60
+_GAPS_MOST = 200
 _TEXT_CHARS_MOST = 2000
 
 
-def write_markdown(run: Run, path: str | os.PathLike[str], previous: Mapping[str, Any] | None = None) -> None:
-    """Write the summary. ``previous`` is the result document of the run before. Raises OSError."""
-    write_text(path, render_markdown(run, previous))
+def write_markdown(
+    run: Run,
+    path: str | os.PathLike[str],
+    previous: Mapping[str, Any] | None = None,
+    mutants: MutantTable | None = None,
+) -> None:
+    """Write the summary. ``previous`` is the result document of the run before, ``mutants`` a section. Raises OSError."""
+    write_text(path, render_markdown(run, previous, mutants))
 
 
-def render_markdown(run: Run, previous: Mapping[str, Any] | None = None) -> str:
+def render_markdown(run: Run, previous: Mapping[str, Any] | None = None, mutants: MutantTable | None = None) -> str:
     summary = summarize(run)
     parts = [
         f"## {summary.verdict.value}: {headline(summary)}",
@@ -37,6 +45,8 @@ def render_markdown(run: Run, previous: Mapping[str, Any] | None = None) -> str:
         _table("fault", by_family(run).items()),
         *_changes(run, previous),
         *_wrong(run),
+        *(_mutants(mutants) if mutants is not None else ()),
+        *(_coverage(run.coverage) if run.coverage is not None else ()),
         "### What these numbers do not cover\n\n" + "\n".join(f"- {sentence}" for sentence in not_covered(run)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -95,6 +105,38 @@ def _changes(run: Run, previous: Mapping[str, Any] | None) -> list[str]:
         if change.kind in ("broken", "changed")
     ]
     return [f"### Against the run before: {told}", "\n".join(lines[:_CELLS_MOST])]
+
+
+def _coverage(coverage: Coverage) -> list[str]:
+    rows = [
+        f"| {code(f.path)} | {f.lines_run}/{f.lines} | {f.branches_run}/{f.branches} | {covered.percent(f):.1f} | "
+        f"{len(f.only_killed) or '-'} | {len(f.gaps) or '-'} | {len(f.unexplained) or '-'} |"
+        for f in covered.by_unexplained(coverage)[:_LINES_MOST]
+    ]
+    head = "| file | lines | branches | % | only killed | gaps | not explained |\n|---|--:|--:|--:|--:|--:|--:|"
+    gaps = [
+        f"{file.path}:{covered.place(gap)}  {gap.name}"
+        for file in covered.by_unexplained(coverage)
+        for gap in file.unexplained
+    ]
+    told = code_block(gaps[:_GAPS_MOST] + [f"{len(gaps) - _GAPS_MOST} more"] * (len(gaps) > _GAPS_MOST))
+    listed = f"<details><summary>Not reached and not explained: {len(gaps)}</summary>\n\n{told}\n\n</details>"
+    return [
+        f"### Code coverage\n\n{_html(covered.summary_line(coverage))}",
+        "\n".join((head, *rows)) if rows else "",
+        listed if gaps else "",
+    ]
+
+
+def _mutants(mutants: MutantTable) -> list[str]:
+    rows = [
+        f"| {row.state} | {code(row.id)} | {code(row.says)} | {code(row.invariant or '-')} | "
+        f"{code(row.killed_by or row.unproven or row.excuse or 'no cell saw it')} | {row.duration_ms / 1000:.1f} |"
+        for row in mutants.rows
+    ]
+    head = "| became | wrong program | mistake | broke | seen by, or why not | s |\n|---|---|---|---|---|--:|"
+    table = "\n".join((head, *rows))
+    return [f"### Wrong programs: {_html(mutants.says)}", f"<details><summary>All</summary>\n\n{table}\n\n</details>"]
 
 
 def _wrong(run: Run) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 # all that a terminal obeys or that XML forbids; tab and newline stay
@@ -59,23 +60,32 @@ def difference_lines(before: tuple[str, ...], after: tuple[str, ...]) -> list[st
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """:func:`write_chunks` of one piece."""
+    write_chunks(path, [text])
+
+
+def write_chunks(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
     """Write UTF-8 to ``path`` (its directories are made): the whole file appears, or the old one stays.
 
     Anything that is there and is no regular file (``/dev/stdout``, a pipe) is written to instead of being replaced.
-    Raises OSError.
+    Raises OSError, and whatever making the pieces raises.
     """
     target = Path(path)
-    data = text.encode("utf-8", "backslashreplace")
     if target.exists() and not target.is_file():
-        with target.open("wb") as stream:
-            stream.write(data)
+        _write_all(target, chunks)
         return
     target = target.resolve()  # a link to the report keeps pointing at it
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        aside.write_bytes(data)
+        _write_all(aside, chunks)
         aside.replace(target)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def _write_all(path: Path, chunks: Iterable[str]) -> None:
+    with path.open("wb") as stream:
+        for chunk in chunks:
+            stream.write(chunk.encode("utf-8", "backslashreplace"))

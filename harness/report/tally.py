@@ -40,6 +40,7 @@ class Summary:
     verdict:      FAIL, UNKNOWN, UNREACHED or PASS, for the run as a whole
     exit_status:  0 all passed, 1 a violation, 2 something unknown or unreached
     points_missing, rows_missing: listed, and no cell reached them, where the run is whole; 0 where it is not
+    left_out:     planned cells that the budget left no time for; they are counted nowhere else
     reasons:      why the run as a whole is no pass although no single cell says so; empty for most runs
     """
 
@@ -56,6 +57,7 @@ class Summary:
     rows_listed: int
     rows_reached: int
     rows_missing: int
+    left_out: int
     cells_per_s: float
     verdict: Verdict
     exit_status: int
@@ -121,6 +123,11 @@ def unreached_points(run: Run) -> tuple[str, ...]:
     return (*known, *sorted(missing.difference(known)))
 
 
+def unlisted_points(run: Run) -> tuple[str, ...]:
+    """Declared points that the matrix has no row for, in catalogue order. The gate lets none through."""
+    return tuple(point.name for point in run.points if point.name not in run.listed_points)
+
+
 def unreached_rows(run: Run) -> tuple[str, ...]:
     """Listed table rows that no process of the run took, by name."""
     return tuple(sorted(run.listed_rows - run.rows_reached))
@@ -142,17 +149,19 @@ def summarize(run: Run) -> Summary:
     total = tally(run.results)
     unproven = _unproven(run)
     missing = unreached_points(run) if run.whole else ()
+    unlisted = unlisted_points(run) if run.whole else ()
     idle = unreached_rows(run) if run.whole else ()
     reasons = (
         *unproven,
         *(f"{name} is listed and no cell reached it" for name in missing),
+        *(f"{name} is declared and no row lists it" for name in unlisted),
         *(f"row {row} is listed and no process took it" for row in idle),
     )
     if total.failed:
         verdict = Verdict.FAIL
     elif total.unknown or unproven:
         verdict = Verdict.UNKNOWN
-    elif total.unreached or missing or idle:
+    elif total.unreached or missing or unlisted or idle:
         verdict = Verdict.UNREACHED
     else:
         verdict = Verdict.PASS
@@ -172,6 +181,7 @@ def summarize(run: Run) -> Summary:
         rows_listed=len(run.listed_rows),
         rows_reached=len(run.rows_reached),
         rows_missing=len(idle),
+        left_out=run.left_out,
         cells_per_s=total.cells / run.duration_s if run.duration_s > 0 else 0.0,
         verdict=verdict,
         exit_status={Verdict.PASS: 0, Verdict.FAIL: 1}.get(verdict, 2),
@@ -181,13 +191,13 @@ def summarize(run: Run) -> Summary:
 
 def _unproven(run: Run) -> tuple[str, ...]:
     """What keeps a run of passing cells from being a pass: a result that is missing looks like one that was fine."""
-    reasons = []
+    reasons = list(run.problems)
     # distinct cells: a result that came twice must not hide one that was dropped
     judged = len({str(result.cell) for result in run.results})
     if run.interrupted:
         reasons.append("the run was interrupted")
-    if judged < run.planned:
-        reasons.append(f"{run.planned - judged} of {run.planned} planned cells have no result")
+    if judged < run.planned - run.left_out:
+        reasons.append(f"{run.planned - run.left_out - judged} of {run.planned} planned cells have no result")
     if not run.results:
         reasons.append("no cell ran")
     return tuple(reasons)
@@ -201,6 +211,8 @@ def by_family(run: Run) -> dict[str, Tally]:
 
 def headline(summary: Summary) -> str:
     """One sentence for the top of a report."""
+    if summary.verdict is Verdict.PASS and summary.left_out:
+        return f"The {summary.cells:,} cells that ran passed; the budget left out {summary.left_out:,}."
     if summary.verdict is Verdict.PASS:
         return f"All {summary.cells:,} cells passed."
     if summary.verdict is Verdict.FAIL:
@@ -226,6 +238,8 @@ def not_covered(run: Run) -> tuple[str, ...]:
     )
     if all(step.hit == 1 for result in run.results for step in result.cell.steps):
         sentences.append("Every fault is at the first time that a process reaches its point, none at a later time.")
+    if run.left_out:
+        sentences.append(f"The budget left out {run.left_out:,} of {run.planned:,} planned cells.")
     if not run.whole:
         sentences.append("A filter, a budget or a shard left cells out; what was not reached then is not counted.")
     if idle := len(points_without_cell(run)):

@@ -19,7 +19,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from harness.model import CellResult, Run, Verdict
+from harness.model import CellResult, Coverage, Run, Verdict
+from harness.report import coverage as covered
 from harness.report.changes import KINDS, Change
 from harness.report.grid import wrong_results
 from harness.report.output import difference_lines, printable, shorten
@@ -40,6 +41,7 @@ _STYLES = {"passed": "green", "failed": "bold red", "unreached": "yellow", "unkn
 _LINES_OFF_TERMINAL = 20
 _REFRESH_S = 0.1
 _STORIES_MOST = 20
+_FILES_MOST = 12
 _DIFFERENCES_MOST = 40
 _TEXT_CHARS_MOST = 2000
 
@@ -135,6 +137,8 @@ def print_run(run: Run, console: Console, *, verbose: bool = False) -> None:
         for result in rest:
             console.print(_verdict_text(console, result), soft_wrap=True)
         console.print()
+    if run.coverage is not None:
+        _print_coverage(run.coverage, console, verbose)
     _print_closing(run, console, verbose)
 
 
@@ -232,6 +236,31 @@ def _print_wrong(result: CellResult, console: Console) -> None:
     console.print()
 
 
+def _print_coverage(coverage: Coverage, console: Console, verbose: bool) -> None:
+    """A row for each file: those with gaps that nobody explains, or all; with ``verbose`` the gaps, too."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("file", overflow="fold")
+    for heading in ("lines", "branches", "%", "only killed", "gaps", "explained"):
+        table.add_column(heading, justify="right")
+    files = list(coverage.files) if verbose else covered.by_unexplained(coverage)[:_FILES_MOST]
+    for file in files:
+        shares = (f"{file.lines_run}/{file.lines}", f"{file.branches_run}/{file.branches}")
+        counts = (len(file.only_killed), len(file.gaps), len(file.gaps) - len(file.unexplained))
+        table.add_row(
+            Text(_plain(console, file.path)), *shares, f"{covered.percent(file):.1f}", *(str(n or "-") for n in counts)
+        )
+    if files:
+        console.print(table)
+    for file in files if verbose else ():
+        for gap in file.gaps:
+            _print(console, f"  {file.path}:{covered.place(gap)}  {gap.name}", "dim" if gap.why else "yellow")
+            if gap.why:
+                _print(console, f"    {gap.why}", "dim")
+    _print(console, covered.summary_line(coverage))
+    _print(console, f"for coverage report and html --show-contexts: --data-file {coverage.data_file}", "dim")
+    console.print()
+
+
 def _print_closing(run: Run, console: Console, verbose: bool) -> None:
     summary = summarize(run)
     for reason in summary.reasons if verbose else summary.reasons[:_STORIES_MOST]:
@@ -240,6 +269,8 @@ def _print_closing(run: Run, console: Console, verbose: bool) -> None:
         _print(console, f"not a pass: {len(summary.reasons) - _STORIES_MOST} more of these (--verbose)")
     if not run.whole and (missing := unreached_points(run)):
         _print(console, f"{len(missing)} listed points were not reached (not counted: cells were left out)", "dim")
+    if run.left_out:
+        _print(console, f"left out by the budget: {run.left_out} of {run.planned} planned cells", _STYLES["unreached"])
     for note in run.notes:
         _print(console, f"note: {note}")
     line = Text(f"cells {summary.cells}")

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.usefixtures("toy_imports"),
 ]
 
-COMMANDS = ("run", "list", "points", "repro", "schema", "report", "doctor", "mutants")
+COMMANDS = ("run", "list", "points", "repro", "schema", "report", "doctor", "mutants", "runs", "diff", "judge")
 CELL = "toy.healthy/toy.pending#1=kill"
 
 
@@ -107,6 +107,7 @@ def test_a_violation_is_status_1(call: Call, tmp_path: Path) -> None:
     project_with(tmp_path, duplicates=toy.scenario("duplicates"))
     called = call("run", "--scenario", "toy.duplicates", "--point", "toy.appended", "--fault", "kill")
     assert called.status == 1
+    assert "FAIL  toy.duplicates/toy.appended#1=kill" in called.out
     assert "append_at_most_once: b is there twice after recovery" in called.out
     assert "killmatrix repro 'toy.duplicates/toy.appended#1=kill'" in called.out
 
@@ -115,12 +116,14 @@ def test_what_is_unknown_or_unreached_is_status_2(call: Call, tmp_path: Path) ->
     project_with(tmp_path, exits=toy.scenario("exits"), raises=toy.scenario(judge="Raises"))
     unreached = call("run", "--scenario", "toy.exits", "--fault", "kill")
     assert unreached.status == 2 and "kill point not reached: toy.pending#1" in unreached.out
-    unknown = call("run", "--scenario", "toy.raises", "--fault", "kill")
+    unknown = call("run", "--scenario", "toy.raises", "--fault", "kill", "--json", "unknown.json")
     assert unknown.status == 2 and "the judge stumbled" in unknown.out
+    cells = json.loads(Path("unknown.json").read_text())["cells"]
+    assert all(step["fired"] for cell in cells for step in cell["steps"]), "it was unknown for another reason"
 
 
 def test_a_violation_beats_the_unknown(call: Call, tmp_path: Path) -> None:
-    project_with(tmp_path, exits=toy.scenario("exits"), overwrites=toy.scenario("overwrites"))
+    project_with(tmp_path, exits=toy.scenario("exits"), loses=toy.scenario("loses"))
     assert call("run", "--point", "toy.pending", "--fault", "kill").status == 1
 
 
@@ -235,7 +238,7 @@ def test_a_saved_run_is_reported_again(call: Call, tmp_path: Path) -> None:
     chosen = ("--scenario", "toy.duplicates", "--point", "toy.appended", "--fault", "kill")
     assert call("run", *chosen, "--json", "saved.json").status == 1
     called = call("report", "saved.json", "--html", "again.html")
-    assert called.status == 1 and "toy.duplicates/toy.appended#1=kill" in called.out
+    assert called.status == 1 and "FAIL  toy.duplicates/toy.appended#1=kill" in called.out
     assert "toy.duplicates" in Path("again.html").read_text()
     refused = call("report", "saved.json", "--html", "none/again.html")
     assert refused.status == 64 and refused.out == ""
@@ -252,7 +255,7 @@ def test_a_run_says_what_changed_since_another(call: Call, tmp_path: Path) -> No
 
 def test_kept_sandboxes(call: Call) -> None:
     assert call("run", "--point", "toy.appended", "--keep", "kept", "-j", "2").status == 0
-    kept = list(Path("kept").iterdir())
+    kept = list(Path("kept").glob("worker-*"))
     assert len(kept) == 2 and all((path / "log").is_file() for path in kept)
     again = call("run", "--keep", "kept")
     assert again.status == 64 and "not empty" in again.err

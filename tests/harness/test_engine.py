@@ -59,7 +59,7 @@ def engine(matrix_file: Path, tmp_path_factory: pytest.TempPathFactory, toy_impo
     """Its server is warm: the time of a cell that hangs does not go into imports."""
     with open_spawner("fork", project=matrix_file.parent) as spawner:
         engine = Engine(matrix_file.parent, load_matrix(matrix_file), spawner, tmp_path_factory.mktemp("cells"))
-        assert run(engine, "toy.healthy/toy.pending#1=kill").verdict is Verdict.PASS
+        assert run(engine, "toy.healthy/toy.pending#1=rival:commit").verdict is Verdict.PASS
         yield engine
 
 
@@ -277,11 +277,13 @@ def test_a_fault_that_the_harness_does_not_have() -> None:
 
 def test_a_judge_that_raises_is_unknown(engine: Engine) -> None:
     result = run_wrong(engine, "Raises")
+    assert result.steps[0].fired
     assert result.verdict is Verdict.UNKNOWN and "the judge stumbled" in result.why and "toy_judge.py" in result.why
 
 
 def test_a_judge_that_leaves_is_unknown(engine: Engine) -> None:
     result = run_wrong(engine, "EndsTheProcess")
+    assert result.steps[0].fired
     assert result.verdict is Verdict.UNKNOWN and "the judge left" in result.why
 
 
@@ -295,7 +297,7 @@ def test_a_judge_that_leaves_is_unknown(engine: Engine) -> None:
 )
 def test_a_judge_that_is_blind_is_unknown(engine: Engine, judge: str, says: str) -> None:
     result = run_wrong(engine, judge)
-    assert result.verdict is Verdict.UNKNOWN and says in result.why
+    assert result.verdict is Verdict.UNKNOWN and says in result.why and result.steps[0].fired
 
 
 @pytest.mark.parametrize(
@@ -344,12 +346,13 @@ def test_a_tamper_that_the_scenario_does_not_have_is_unknown(engine: Engine) -> 
 )
 def test_a_wrong_program_fails(engine: Engine, wrong: str, step: str, expect: Expect | None, invariant: str) -> None:
     result = run_wrong(engine, wrong, step, expect)
-    assert result.verdict is Verdict.FAIL, (result.verdict, result.why)
+    assert result.verdict is Verdict.FAIL and result.steps[0].fired, (result.verdict, result.why)
     assert invariant in invariants(result), result.violations
 
 
 def test_recovery_is_tried_so_many_times(engine: Engine) -> None:
-    assert run_wrong(engine, "never-ends").recoveries == 3
+    result = run_wrong(engine, "never-ends")
+    assert result.recoveries == 3 and result.steps[0].fired
 
 
 def test_a_violation_beats_what_is_unknown(engine: Engine) -> None:
@@ -390,11 +393,11 @@ def test_what_is_kept_is_told(matrix_file: Path, tmp_path: Path) -> None:
             engine = Engine(matrix_file.parent, load_matrix(matrix_file), spawner, root, keep=keep)
             for wrong in ("healthy", "residue", "Raises"):
                 result = run_wrong(engine, wrong)
-                assert result.kept_at is not None and Path(result.kept_at).parent == keep
+                assert result.kept_at is not None and Path(result.kept_at).parent == keep and result.steps[0].fired
                 assert Path(result.kept_at, "log").read_text() == "a\nb\nc\n"
                 assert Path(result.kept_at, "next.tmp").exists() == (wrong == "residue")
         assert list(root.iterdir()) == []
-    assert len(list(keep.iterdir())) == 6
+    assert len(list(keep.glob("worker-*"))) == 6
 
 
 def test_a_sandbox_that_cannot_be_copied_whole_is_kept_as_far_as_it_can(matrix_file: Path, tmp_path: Path) -> None:
@@ -404,7 +407,7 @@ def test_a_sandbox_that_cannot_be_copied_whole_is_kept_as_far_as_it_can(matrix_f
     with open_spawner("fork", project=matrix_file.parent) as spawner:
         engine = Engine(matrix_file.parent, load_matrix(matrix_file), spawner, root, keep=keep)
         result = run_wrong(engine, "leaves-a-pipe")
-    assert result.kept_at is not None and Path(result.kept_at, "log").exists()
+    assert result.kept_at is not None and Path(result.kept_at, "log").exists() and result.steps[0].fired
     assert "no_residue" in invariants(result) and list(root.iterdir()) == []
 
 
@@ -414,5 +417,6 @@ def test_fresh_interpreters_give_the_same_verdicts(engine: Engine, matrix_file: 
         for wrong in ("healthy", "duplicates"):
             step = "toy.appended#2=kill"
             one, other = run_wrong(engine, wrong, step), run_wrong(fresh, wrong, step)
+            assert one.steps[0].fired and other.steps[0].fired
             assert (one.verdict, one.rows, one.violations) == (other.verdict, other.rows, other.violations)
             assert one.points_reached == other.points_reached and one.story[-1].tree == other.story[-1].tree

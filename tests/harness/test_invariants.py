@@ -6,6 +6,7 @@ or one that objects to everything, turns a test red.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from harness.judge.invariants import INVARIANTS, first_difference, judge_history
 from harness.judge.scenario import History, Judgement, Moment
 from harness.judge.tree import Entry, Tree
-from harness.model import Expect, Violation
+from harness.model import Expect, Record, Violation
 from tests.harness.histories import (
     FILES,
     GROWN,
@@ -152,6 +153,20 @@ def test_recoveries_that_do_not_end() -> None:
     assert "3 recoveries did not end; the last said E_NO" in details(history)
     killed = healthy(recovery=moment("recovery", GROWN, None, None))
     assert judge(killed) == {("converges", "")} and "said SIGKILL" in details(killed)
+
+
+def test_a_recovery_that_met_the_next_fault_refuses_nothing() -> None:
+    """In a chain of crashes: it fails in the middle, with the code of that, and the one after it is judged."""
+    failed = moment("recovery", GROWN, {"ok": False, "code": "E_IO"}, 1)
+    assert failed.result is not None
+    met = replace(failed, result=replace(failed.result, records=(Record("error", "shop.saved", 1, 4711),)))
+    moments = healthy().moments
+    for first, found in ((met, set()), (failed, {("refusal_changes_nothing", "orders")})):
+        assert judge(History((*moments[:2], first, *moments[2:]))) == found
+    refusal = {"ok": False, "code": "E_ALIVE"}
+    ends = (moment("recovery", GROWN, refusal, 1), moment("again", GROWN, refusal, 1))
+    assert judge(History((*moments[:2], met, *ends)), Expect(refuses="E_ALIVE")) == set()
+    assert ("converges", "") in judge(History((*moments[:2], failed, *ends)), Expect(refuses="E_ALIVE"))
 
 
 def test_a_refusal_that_is_expected_ends_a_recovery() -> None:

@@ -99,6 +99,26 @@ def test_a_chain_expects_no_row_of_its_own() -> None:
     assert parse_cell("toy.healthy/toy.pending#1=kill>toy.redone#1=kill", matrix()).expect == Expect()
 
 
+def test_a_chain_expects_what_is_due_whatever_came_before() -> None:
+    """The code of its rivals where all rows that speak of them agree, and the refusal that its last fault leads to."""
+    rivals = "toy.healthy/toy.pending#1=rival:commit>toy.appended#1=rival:commit>toy.redone#1=kill"
+    assert parse_cell(rivals, matrix()).expect == Expect(code="BUSY")
+    other = matrix(expect={"rival:*": {"code": "E_OTHER"}})
+    assert parse_cell(rivals, other).expect == Expect()
+    refusing = matrix(expect={"kill": {"row": "R9", "refuses": "E_LOCK"}})
+    chain = "toy.healthy/toy.appended#1=kill>toy.pending#1=kill"
+    assert parse_cell(chain, refusing).expect == Expect(refuses="E_LOCK")
+    assert parse_cell(f"{chain}>toy.redone#1=kill", refusing).expect == Expect()
+    divided = matrix(expect={"kill": {"refuses": "E_LOCK"}}, expect_in={"toy.other": {"kill": {"refuses": "E_MORE"}}})
+    assert parse_cell(chain, divided).expect == Expect()
+
+
+def test_a_step_that_the_matrix_does_not_plan_expects_no_row_either() -> None:
+    """A point is tried by hand in a scenario that no row names for it."""
+    assert parse_cell("toy.healthy/toy.redone#1=kill", matrix()).expect == Expect()
+    assert parse_cell(f"{toy.RECOVERING}/toy.redone#1=kill", matrix()).expect == Expect(row="R2")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

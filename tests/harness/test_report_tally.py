@@ -79,7 +79,8 @@ def test_a_violation_beats_an_interrupted_run() -> None:
 
 def test_a_listed_point_that_no_cell_reached_fails_a_whole_run_only() -> None:
     run = run_of(PASS)
-    run = replace(run, points=(*run.points, make_point("shop.pay.late")), listed_points=frozenset({"shop.pay.late"}))
+    listed = run.listed_points | {"shop.pay.late"}
+    run = replace(run, points=(*run.points, make_point("shop.pay.late")), listed_points=listed)
     summary = summarize(run)
     assert (summary.verdict, summary.exit_status, summary.points_missing) == (UNREACHED, 2, 1)
     assert summary.reasons == ("shop.pay.late is listed and no cell reached it",)
@@ -87,6 +88,15 @@ def test_a_listed_point_that_no_cell_reached_fails_a_whole_run_only() -> None:
     assert (summarize(part).exit_status, summarize(part).points_missing) == (0, 0)
     assert unreached_points(part) == ("shop.pay.late",)
     assert any("left cells out" in sentence for sentence in not_covered(part))
+
+
+def test_a_declared_point_that_no_row_lists_fails_a_whole_run_only() -> None:
+    """The gate lets none through; where it did, no cell ever had a fault there."""
+    run = run_of(PASS)
+    run = replace(run, points=(*run.points, make_point("shop.pay.late")))
+    assert (summarize(run).verdict, summarize(run).exit_status) == (UNREACHED, 2)
+    assert summarize(run).reasons == ("shop.pay.late is declared and no row lists it",)
+    assert summarize(replace(run, whole=False)).exit_status == 0
 
 
 def test_a_listed_row_that_no_process_took_fails_a_whole_run_only() -> None:

@@ -32,7 +32,7 @@ from killpoints import attempt, reach
 from toy_points import APPENDED, CLEARED, PENDING, REDONE
 
 WRONG, HOME = os.environ.get("TOY", ""), Path(os.environ["TOY_HOME"])
-LOG, NEXT = HOME / "log", HOME / "next"
+LOG, NEXT, TRACE = HOME / "log", HOME / "next", HOME / "trace"
 
 
 def records():
@@ -60,12 +60,16 @@ def recover():
     if not NEXT.exists():
         return []
     record, rows = NEXT.read_text(), ["R2"]
-    if record not in records() or WRONG == "duplicates":
+    again = WRONG == "second-time" and TRACE.exists()  # a mistake that only a second crash shows
+    if WRONG == "second-time":
+        TRACE.touch()
+    if record not in records() or again or WRONG == "duplicates":
         rows = ["R1"]
         if WRONG != "loses":
             append(LOG, record + "\\n")
     reach(REDONE)
     NEXT.unlink()
+    TRACE.unlink(missing_ok=True)
     return rows
 
 
@@ -116,6 +120,8 @@ def be_wrong_from_the_start():
             subprocess.Popen(["sleep", "300"])
         case "kill-does-nothing":
             killpoints.actions._end_self = lambda number: None
+        case "kill-without-record":
+            killpoints.actions.Armed._record = lambda *arguments: None
         case "kill-is-another-signal":
             killpoints.actions._end_self = lambda number: os.kill(os.getpid(), signal.SIGTERM)
         case "tells-its-pid":
@@ -190,6 +196,14 @@ class Toy(Scenario):
 
     def judge(self, history):
         return Judgement((), len(history.moments))
+
+
+class Folds(Toy):
+    abstraction = "nothing"
+    folding = "how many records"
+
+    def canonical(self, tree, *, folded):
+        return "one and the same" if folded else super().canonical(tree, folded=False)
 
 
 class LooksAtNothing(Toy):
