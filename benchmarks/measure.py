@@ -7,11 +7,17 @@ import time
 from collections.abc import Callable, Mapping
 
 
-def measure_side_by_side(acts: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, float]:
-    """The median seconds of each act over ``rounds``, one of each in every round, so that noise meets all alike."""
+def measure_side_by_side(
+    acts: Mapping[str, Callable[[], object]], *, rounds: int, before: Callable[[], object] = lambda: None
+) -> dict[str, float]:
+    """The median seconds of each act over ``rounds``, one of each in every round, so that noise meets all alike.
+
+    ``before`` each act, and not timed, its ground is laid.
+    """
     times: dict[str, list[float]] = {name: [] for name in acts}
     for _ in range(rounds):
         for name, act in acts.items():
+            before()
             started = time.perf_counter()
             act()
             times[name].append(time.perf_counter() - started)

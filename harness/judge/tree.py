@@ -60,6 +60,10 @@ class Tree:
 
     def listing(self) -> tuple[str, ...]:
         """One line a path for people: size and the first 8 of the SHA-256."""
+        return self._listing
+
+    @cached_property
+    def _listing(self) -> tuple[str, ...]:  # a tree that a process left as it was is one object, told several times
         return tuple(
             f"{path}/"
             if entry.kind == "directory"
@@ -70,37 +74,44 @@ class Tree:
         )
 
 
-def observe_tree(root: str | Path) -> Tree:
-    """Read everything below ``root``. Every byte is read: a time stamp is too coarse to prove that nothing changed."""
+def observe_tree(root: str | Path, before: Tree | None = None) -> Tree:
+    """Read everything below ``root``. Every byte is read: a time stamp is too coarse to prove that nothing changed.
+
+    What is as it was in ``before`` is that very entry: hashed once, and compared by what it is, not byte by byte.
+    """
     found: dict[str, Entry] = {}
-    _walk(os.fspath(root), "", found)
+    _walk(os.fspath(root), "", found, before.entries if before is not None else {})
     return Tree(dict(sorted(found.items())))
 
 
-def _walk(directory: str, prefix: str, found: dict[str, Entry]) -> None:
+def _walk(directory: str, prefix: str, found: dict[str, Entry], before: Mapping[str, Entry]) -> None:
     with os.scandir(directory) as items:
         for item in items:
             status = item.stat(follow_symlinks=False)
             mode, kind, data = status.st_mode, "other", b""
             if stat.S_ISREG(mode):
-                kind, data = "file", _read(item.path)
+                kind, data = "file", _read(item.path, status.st_size)
             elif stat.S_ISDIR(mode):
                 kind = "directory"
             elif stat.S_ISLNK(mode):
                 kind, data = "symlink", os.fsencode(os.readlink(item.path))
-            inode = (status.st_dev, status.st_ino)
-            found[prefix + item.name] = Entry(kind, stat.S_IMODE(mode), data, inode, status.st_nlink)
+            path, known = prefix + item.name, before.get(prefix + item.name)
+            entry = Entry(kind, stat.S_IMODE(mode), data, (status.st_dev, status.st_ino), status.st_nlink)
+            found[path] = known if known is not None and known == entry else entry
             if kind == "directory":
-                _walk(item.path, f"{prefix}{item.name}/", found)
+                _walk(item.path, f"{path}/", found, before)
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, size_bytes: int) -> bytes:
+    """All bytes, in one call where the file is as large as it was found to be."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     try:
-        chunks = []
+        data = os.read(descriptor, size_bytes + 1)
+        if len(data) == size_bytes:
+            return data
         while chunk := os.read(descriptor, 1 << 20):
-            chunks.append(chunk)
-        return b"".join(chunks)
+            data += chunk
+        return data
     finally:
         os.close(descriptor)
 

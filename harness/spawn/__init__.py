@@ -75,6 +75,9 @@ class Spawner(Protocol):
         and ``command.env`` on top. Raises SpawnError when no process server can be had.
         """
 
+    def abandon(self) -> None:
+        """From any thread: end what runs at once. Whoever waits for it gets SpawnError, and nothing starts any more."""
+
     def close(self) -> None:
         """End every process that was started, and the process servers. May be called again."""
 
@@ -98,11 +101,15 @@ def fork_is_supported() -> bool:
     return True
 
 
-def open_spawner(kind: Literal["fork", "exec"], *, warm: Sequence[str] = (), project: Path) -> Spawner:
+def open_spawner(
+    kind: Literal["fork", "exec"], *, warm: Sequence[str] = (), project: Path, measuring: str = ""
+) -> Spawner:
     """Open a spawner whose programs may import what lies in ``project``.
 
     ``fork``: ``python -m MODULE`` and ``python SCRIPT`` are forked from a warm server that has imported what they
     import at their top level, and ``warm``; anything else is started afresh. ``exec``: everything is.
+    ``measuring``: processes are measured that have :data:`harness.spawn.measure.VARIABLE` in their environment, and, with
+    the order in this text, what warm servers import.
     Raises SpawnError for ``fork`` where :func:`fork_is_supported` says no.
     """
     root = project.resolve()
@@ -111,7 +118,7 @@ def open_spawner(kind: Literal["fork", "exec"], *, warm: Sequence[str] = (), pro
             raise SpawnError("spawn: fork needs Linux 5.4 or later; use spawn: exec")
         from harness.spawn.fork import ForkSpawner
 
-        return ForkSpawner(root, warm)
+        return ForkSpawner(root, warm, measuring)
     from harness.spawn.exec import open_exec_spawner
 
-    return open_exec_spawner(root)
+    return open_exec_spawner(root, measuring)

@@ -28,6 +28,7 @@ class Switchboard:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._attended: set[Attended] = set()
         self._look_at = 0.0
+        self.abandoned = False  # set by another thread; whoever waits sees it at its next look
 
     def watch(self, fd: int, handler: Callable[[], None]) -> None:
         self._handlers[fd] = handler

@@ -20,12 +20,14 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from harness.spawn import measure
 from harness.spawn.environment import NOT_STARTED, arming_environment, refusal
 from harness.spawn.program import Loaded
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SIGKILL = int(getattr(signal, "SIGKILL", 9))
 _FLUSH_FAILED = 120  # as Python says it
+_BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 
@@ -43,12 +45,15 @@ def become(request: tuple[Any, ...], fds: Sequence[int], server_pid: int, loaded
     ``fds``: stdout, stderr, control, resume. ``loaded`` None: start it afresh.
     """
     argv, cwd, env, plan = request
+    gc.freeze()  # what the server made since it was warm is not this process's to look at, either
     try:
         _settle(cwd, env, fds, server_pid)
         arming = arming_environment(plan, fds[2], fds[3])
         if loaded is None:
             os.environ.update(arming)
             _execute(argv)
+        if measure.VARIABLE in os.environ:
+            arming |= measure.begin(os.environ[measure.VARIABLE])
     except (OSError, ValueError, IndexError) as error:  # not found; a NUL byte in an argument; no argument at all
         status, message = refusal(" ".join(argv[:1]), error)
         os.write(2, message)
@@ -143,14 +148,16 @@ def _exit_status(error: SystemExit) -> int:
 
 def _finish(main: ModuleType) -> bool:
     """What Python does when it ends, as far as the disk and the exit status show it. False: stdout took no flush."""
-    threading._shutdown()  # type: ignore[attr-defined]  # joins threads, stops executors; multiprocessing uses it too
+    if threading.active_count() > 1 or threading._threading_atexits:  # type: ignore[attr-defined]
+        threading._shutdown()  # type: ignore[attr-defined]  # joins threads, stops executors
     atexit._run_exitfuncs()
     flushed = _flush(sys.stdout)
     if threading.active_count() == 1:  # a daemon thread would miss its globals
         main.__dict__.clear()
         gc.collect()
-        for kind in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
-            for file in gc.get_objects():  # not the server's own, which are frozen
+        files = [file for file in gc.get_objects() if type(file) in _BUFFERED]  # not the server's, which are frozen
+        for kind in _BUFFERED:
+            for file in files:
                 if type(file) is kind and not file.closed:
                     _flush(file)
     _flush(sys.stdout)

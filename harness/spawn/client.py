@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from harness.model import Command
-from harness.spawn import SpawnError, wire
+from harness.spawn import SpawnError, forking, wire
 from harness.spawn.board import Switchboard
 from harness.spawn.environment import NOT_STARTED, clean_environment
 from harness.spawn.process import ServedProcess
@@ -46,11 +46,13 @@ class ProcessServer:
             raise SpawnError(f"the process server cannot be started: {error}") from error
         board.watch(self._sock.fileno(), self._receive)
 
-    def warm(self, program: Program, modules: Sequence[str], project: str, timeout_s: float) -> str | None:
+    def warm(
+        self, program: Program, modules: Sequence[str], project: str, timeout_s: float, measuring: str = ""
+    ) -> str | None:
         """Have it import what ``program`` needs. Returns why the program is cold, and then the server is closed."""
         deadline = time.monotonic() + timeout_s
-        self._ask(wire.WARM, program.kind, program.name, tuple(modules), project)
-        while self._ready is None and self.lost is None and time.monotonic() < deadline:
+        self._ask(wire.WARM, program.kind, program.name, tuple(modules), project, measuring)
+        while self._ready is None and self.lost is None and not self._board.abandoned and time.monotonic() < deadline:
             self._board.wait(deadline)
         if self._ready is not None:
             reason = self._ready[0]
@@ -165,7 +167,7 @@ def _start_server(sock_fd: int, stderr_fd: int, environ: Mapping[str, str]) -> s
         stderr=stderr_fd,
         pass_fds=(sock_fd,),
         cwd=_PACKAGE_ROOT,
-        env=environ,
+        env={forking.BIND_NOW: forking.BOUND, **environ},
         start_new_session=True,  # a terminal's Ctrl-C is the harness's to decide about
     )
 
@@ -187,9 +189,10 @@ def _await_end(popen: subprocess.Popen[bytes]) -> None:
 class ServerSpawner:
     """What both kinds share on Linux: an environment, a switchboard, and a server that starts anything afresh."""
 
-    def __init__(self, project: Path) -> None:
+    def __init__(self, project: Path, measuring: str = "") -> None:
         self._project = str(project)
-        self._environ = clean_environment(project)
+        self._measuring = measuring
+        self._environ = clean_environment(project, measurable=bool(measuring))
         self._board = Switchboard()
         self._plain: ProcessServer | None = None
         self._closed = False
@@ -204,6 +207,10 @@ class ServerSpawner:
             except BrokenPipeError as error:
                 problem = error
         raise SpawnError(f"no process server can be kept: {problem}")
+
+    def abandon(self) -> None:
+        """See :meth:`harness.spawn.Spawner.abandon`."""
+        self._closed = self._board.abandoned = True
 
     def close(self) -> None:
         """See :meth:`harness.spawn.Spawner.close`."""

@@ -7,14 +7,18 @@ import os
 from pathlib import Path
 
 NOT_FOUND, NOT_STARTED = 127, 126
+_AFRESH = str(Path(__file__).resolve().parent / "afresh")
 _ARMING = ("KILLPOINTS", "KILLPOINTS_CONTROL", "KILLPOINTS_RESUME", "KILLPOINTS_TRACE")
 
 
-def clean_environment(project: Path) -> dict[str, str]:
-    """The harness's environment for other programs: nothing armed, ``project`` importable."""
+def clean_environment(project: Path, *, measurable: bool = False) -> dict[str, str]:
+    """The harness's environment for other programs: nothing armed, ``project`` importable.
+
+    ``measurable``: every Python started with it looks for :data:`harness.spawn.measure.VARIABLE`.
+    """
     environ = {name: value for name, value in os.environ.items() if name not in _ARMING}
-    old = environ.get("PYTHONPATH")
-    environ["PYTHONPATH"] = f"{project}{os.pathsep}{old}" if old else str(project)
+    first = [_AFRESH] if measurable else []
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*first, str(project), environ.get("PYTHONPATH"))))
     return environ
 
 

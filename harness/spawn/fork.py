@@ -20,8 +20,8 @@ WARM_MAX = 8  # servers; the programs after that are started afresh
 class ForkSpawner(ServerSpawner):
     """Forks ``python -m MODULE`` and ``python SCRIPT``; anything else, and programs that are cold, it starts afresh."""
 
-    def __init__(self, project: Path, warm: Sequence[str]) -> None:
-        super().__init__(project)
+    def __init__(self, project: Path, warm: Sequence[str], measuring: str = "") -> None:
+        super().__init__(project, measuring)
         self._modules = tuple(warm)
         self._warm: dict[Program, ProcessServer] = {}
         self._cold: dict[str, str] = {}
@@ -46,7 +46,7 @@ class ForkSpawner(ServerSpawner):
             self._cold[program.name] = f"{WARM_MAX} programs are warm already"
             return None
         server = self._open_server()
-        reason = server.warm(program, self._modules, self._project, timeout_s)
+        reason = server.warm(program, self._modules, self._project, timeout_s, self._measuring)
         if reason is not None:
             self._cold[program.name] = reason
             return None

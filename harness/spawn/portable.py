@@ -95,6 +95,14 @@ class PortableProcess:
             self._next()
         return self._result
 
+    def abandon(self) -> None:
+        """From any thread: whoever waits for it ends it."""
+        if self._result is not None:
+            return
+        if sys.platform == "win32":
+            self._popen.kill()
+        self._news.put(None)
+
     @property
     def is_running(self) -> bool:
         return self._result is None
@@ -221,8 +229,8 @@ def _read_output(file: IO[bytes]) -> bytes:
 class PortableSpawner:
     """See :class:`harness.spawn.Spawner`."""
 
-    def __init__(self, project: Path) -> None:
-        self._environ = clean_environment(project)
+    def __init__(self, project: Path, measuring: str = "") -> None:
+        self._environ = clean_environment(project, measurable=bool(measuring))
         self._processes: list[PortableProcess] = []
         self._closed = False
 
@@ -232,7 +240,14 @@ class PortableSpawner:
         process = PortableProcess(command, self._environ)
         self._processes = [known for known in self._processes if known.is_running]
         self._processes.append(process)
+        if self._closed:  # by another thread, just now
+            process.abandon()
         return process
+
+    def abandon(self) -> None:
+        self._closed = True
+        for process in tuple(self._processes):
+            process.abandon()
 
     def close(self) -> None:
         self._closed = True

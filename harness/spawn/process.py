@@ -143,6 +143,9 @@ class ServedProcess:
     def _wait_a_little(self) -> None:
         """Wait for something to happen, to this process or another; end this one when its time is up."""
         self._require_held()
+        if self._board.abandoned:
+            self._server.give_up("the run was stopped")
+            self._require_held()
         if time.monotonic() >= self._deadline:
             self._end(f"ended after {self._command.timeout_s:g} s")
         self._board.wait(self._deadline)

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
-from harness.spawn import child, program, strays, wire
+from harness.spawn import child, forking, measure, program, strays, wire
 
 _EXIT_SOFTWARE = 70
 _SIGKILL = int(getattr(signal, "SIGKILL", 9))
@@ -64,24 +64,32 @@ class Server:
         elif message[0] == wire.WARM:
             self._warm(*message[1:])
 
-    def _warm(self, kind: Literal["module", "script"], name: str, modules: tuple[str, ...], project: str) -> None:
+    def _warm(
+        self, kind: Literal["module", "script"], name: str, modules: tuple[str, ...], project: str, measuring: str
+    ) -> None:
         for ours in [module for module in sys.modules if module.partition(".")[0] == "harness"]:
             del sys.modules[ours]  # a program of that name is the project's own
         gc.disable()
         try:
-            self._loaded = program.warm_up(program.Program(kind, name), modules, project)
+            with forking.remember_hooks():
+                if measuring:
+                    measure.begin(measuring)
+                self._loaded = program.warm_up(program.Program(kind, name), modules, project)
         except program.ColdError as error:
             self._tell(wire.READY, str(error))
             self._end_all()
+        if measuring:
+            measure.end()
         gc.collect()
         gc.freeze()  # a collection in a child would write to, and so copy, every page that holds an object
+        forking.settle_memory()
         gc.enable()
         self._tell(wire.READY, None)
 
     def _start(self, message: tuple[Any, ...], fds: Sequence[int]) -> None:
         run = message[1]
         try:
-            pid = os.fork()
+            pid = forking.fork()
         except OSError as error:
             self._tell(wire.REFUSED, run, str(error))
             pid = -1
@@ -154,6 +162,8 @@ def _take_default_signals() -> None:
 
 
 def _open_server(sock_fd: int, harness_pid: int) -> Server:
+    if os.environ.get(forking.BIND_NOW) == forking.BOUND:
+        del os.environ[forking.BIND_NOW]
     _take_default_signals()
     child.become_subreaper()
     harness_pidfd = os.pidfd_open(harness_pid)

@@ -1,6 +1,6 @@
 """What the harness and a process server say to each other: one marshalled tuple per packet of a Unix socket.
 
-To the server:   ``(WARM, kind, name, modules, project)``
+To the server:   ``(WARM, kind, name, modules, project, measuring)``
                  ``(START, run, argv, cwd, env, plan)`` with descriptors: stdout, stderr, control, resume
                  ``(KILL, run)``
                  ``(NAME, run)``                 which pid is it? No answer where ENDED was sent already

@@ -14,6 +14,7 @@ from product.collector.errors import CollectorError
 from product.collector.evidence import EvidenceRejected
 from product.collector.manifests import SEGMENT_MAX_BYTES
 from product.collector.shape import NAME
+from product.durable.arguments import CommandLine, Parser
 from product.durable.errors import DurableError
 
 EXAMPLES = """\
@@ -34,7 +35,7 @@ exit status: 0 done, 65 evidence refused, 70 ambiguous or unproven (look first),
 
 
 def main(argv: list[str]) -> int:
-    arguments = PARSER.parse_args(argv)
+    arguments = COMMAND_LINE.read(argv)
     if getattr(arguments, "at", True) is None:
         arguments.at = datetime.now(UTC)
     try:
@@ -142,26 +143,20 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        self.print_usage(sys.stderr)
-        self.exit(64, f"{self.prog}: {message}\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m product.collector",
         description="Appends the new posts of a page to a formal archive, at most once, whatever dies and whenever.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    common = _Parser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--state-dir", help="absolute path (or COLLECTOR_STATE_DIR)")
     common.add_argument("--archive-dir", help="absolute path (or COLLECTOR_ARCHIVE_DIR)")
     common.add_argument("--wait", type=_seconds, default=0.0, metavar="SECONDS", help="for the StateLock (default 0)")
-    writing = _Parser(add_help=False)
+    writing = Parser(add_help=False)
     writing.add_argument("--segment-max-bytes", type=int, default=SEGMENT_MAX_BYTES, help=argparse.SUPPRESS)
-    named = _Parser(add_help=False)
+    named = Parser(add_help=False)
     named.add_argument("--task", type=_name, required=True, help="whose page: a name")
     named.add_argument("--run-id", type=_name, help="default: made from the time")
     named.add_argument("--at", type=_instant, help="when (default: now)")
@@ -186,4 +181,4 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-PARSER = _parser()
+COMMAND_LINE = CommandLine(_parser())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from product.collector import shape
 from product.collector.layout import SLOTS, hour_number, slot_of
@@ -54,6 +55,7 @@ class Slot:
         )
 
 
+@lru_cache(maxsize=8)  # the disk is read anew in every turn; what the same bytes say is not found out again
 def parse_slot(data: bytes) -> Slot:
     """Raises ShapeError or JsonRejected."""
     fields = shape.require_object(canonical.decode_canonical(data), SLOT_KEYS, "")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import killpoints
+from product.durable.arguments import CommandLine, Parser
 from product.durable.cursor import Durability
 from product.durable.errors import DurableError
 from product.signals import commands
@@ -32,7 +33,7 @@ exit status: 0 done, 65 the file cannot be read, 70 file or state are not what t
 
 
 def main(argv: list[str]) -> int:
-    arguments = PARSER.parse_args(argv)
+    arguments = COMMAND_LINE.read(argv)
     try:
         killpoints.arm()
     except killpoints.PointError as error:
@@ -102,24 +103,18 @@ def _positive(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        self.print_usage(sys.stderr)
-        self.exit(64, f"{self.prog}: {message}\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m product.signals",
         description="Counts how often each key is seen in an append-only file: no line twice, none missed, whatever dies.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    state = _Parser(add_help=False)
+    state = Parser(add_help=False)
     state.add_argument("--state", required=True, metavar="DIR", help="where counts.json and cursor.json lie")
-    file = _Parser(add_help=False)
+    file = Parser(add_help=False)
     file.add_argument("--file", required=True, metavar="FILE", help="one JSON object a line, with a string 'key'")
-    saving = _Parser(add_help=False)
+    saving = Parser(add_help=False)
     saving.add_argument(
         "--durability",
         choices=[durability.value for durability in Durability],
@@ -128,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     saving.add_argument("--wait", type=_seconds, default=0.0, metavar="SECONDS", help="for the lock (default 0)")
     saving.set_defaults(batch_bytes=BATCH_BYTES)
-    batches = _Parser(add_help=False)
+    batches = Parser(add_help=False)
     batches.add_argument(
         "--batch-bytes",
         type=_positive,
@@ -150,4 +145,4 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-PARSER = _parser()
+COMMAND_LINE = CommandLine(_parser())

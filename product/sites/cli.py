@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import killpoints
+from product.durable.arguments import CommandLine, Parser
 from product.durable.errors import DurableError
 from product.sites import commands
 from product.sites.commands import Answer, Asking, Saving
@@ -37,7 +38,7 @@ exit status: 0 done, 65 the input cannot be read, 70 journal or state are not wh
 
 
 def main(argv: list[str]) -> int:
-    arguments = PARSER.parse_args(argv)
+    arguments = COMMAND_LINE.read(argv)
     try:
         killpoints.arm()
     except killpoints.PointError as error:
@@ -151,26 +152,20 @@ def _signal_id(text: str) -> str:
     raise argparse.ArgumentTypeError("an id has 1 to 190 characters")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        self.print_usage(sys.stderr)
-        self.exit(64, f"{self.prog}: {message}\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m product.sites",
         description="Is a site worth fetching? A page's failure stays the page's; only accumulated evidence reaches the site.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    state = _Parser(add_help=False)
+    state = Parser(add_help=False)
     state.add_argument(
         "--state", required=True, metavar="DIR", help="where journal.jsonl, state.json and cursor.json lie"
     )
-    clock = _Parser(add_help=False)
+    clock = Parser(add_help=False)
     clock.add_argument("--now", type=_whole, metavar="SECONDS", help="since 1970, UTC, in place of the system's clock")
-    saving = _Parser(add_help=False, parents=[state, clock])
+    saving = Parser(add_help=False, parents=[state, clock])
     saving.add_argument("--wait", type=_seconds, default=0.0, metavar="SECONDS", help="for the lock (default 0)")
     saving.add_argument(
         "--batch-bytes",
@@ -217,4 +212,4 @@ def _add_asking(probe: argparse.ArgumentParser) -> None:
                        help="how much of a page is looked at (default 1 MiB)")  # fmt: skip
 
 
-PARSER = _parser()
+COMMAND_LINE = CommandLine(_parser())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import types
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyfakefs.fake_filesystem import FakeFilesystem, OSType
 
 from product.durable import volume
@@ -135,3 +137,47 @@ def test_volumes_of_the_same_number_are_one_and_others_are_not(tmp_path: Path, m
     volume.require_one_volume(tmp_path, tmp_path / "c")
     with pytest.raises(VolumeMismatch):
         volume.require_one_volume(tmp_path, tmp_path / "b")
+
+
+# --- whatever the shape of the tree: one link, somewhere
+
+NAMES = st.lists(st.sampled_from(["a", "B", "data", "state dir", "é", "x.y"]), min_size=1, max_size=5)
+SHAPES = {OSType.WINDOWS: "C:\\", OSType.MACOS: "/", OSType.LINUX: "/"}
+
+
+@pytest.mark.parametrize("system", SHAPES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(names=NAMES, data=st.data())
+def test_whichever_component_is_the_link_is_named(
+    fs: FakeFilesystem, system: OSType, names: list[str], data: st.DataObject
+) -> None:
+    """Without it the directory passes; with it neither it nor anything below passes, and all above still does."""
+    fs.reset()
+    fs.os = system
+    top, separator = SHAPES[system], fs.path_separator
+    places = [Path(top + separator.join(names[: depth + 1])) for depth in range(len(names))]
+    fs.create_dir(places[-1]) if not fs.exists(places[-1]) else None
+    require_plain_directory(places[-1])
+    depth = data.draw(st.integers(0, len(names) - 1))
+    target = Path(f"{top}elsewhere")
+    fs.rename(places[depth], target)
+    fs.create_symlink(places[depth], target)
+    for above in places[:depth]:
+        require_plain_directory(above)
+    for below in places[depth:]:
+        assert refusal(below) == (str(places[depth]), "a symbolic link, junction or other reparse point")
+
+
+@given(
+    st.text(max_size=12)
+    | st.text("aB9._-", min_size=99, max_size=102)
+    | st.from_regex(r"(?i)(con|nul|com1)[.a]*", fullmatch=True)
+)
+def test_a_plain_name_is_one_component_everywhere(text: str) -> None:
+    """What passes is the name of a file on every system, and itself again when it is split off a path."""
+    if not is_plain_name(text):
+        return
+    assert 1 <= len(text) <= 100 and text.isascii() and text[0] != "." and text[-1] != "."
+    for flavour in (PurePosixPath, PureWindowsPath):
+        assert (flavour("root") / text).name == text and (flavour("root") / text).parent == flavour("root")
+    assert not PureWindowsPath(text).is_reserved() and PureWindowsPath(text).drive == ""
