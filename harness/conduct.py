@@ -18,6 +18,7 @@ from harness.judge.tree import Tree, observe_tree
 from harness.judge.watch import watch_tree
 from harness.matrix import ScenarioSpec
 from harness.model import Expect, ProcessResult, Record, Step, StepResult, Verdict
+from harness.pids import any_given, is_in_use, last_given
 from killpoints.plan import EVERY
 
 NOTHING_SAID = Expect()
@@ -25,7 +26,7 @@ Starter = Callable[[str, list[str], str], Any]
 
 
 class RecycledPid(Exception):
-    """A new process got the number of a dead one of its own story: the dead owner on the disk looks like another now."""
+    """The number of a dead process of the story was given out again: the dead owner on the disk may look alive."""
 
 
 @dataclass(slots=True)
@@ -63,7 +64,10 @@ class Story:
 
 
 class Conduct:
-    """The processes of one sandbox. ``start(role, argv, plan)`` starts one of them with the plan armed."""
+    """The processes of one sandbox. ``start(role, argv, plan)`` starts one of them with the plan armed.
+
+    Whatever is asked of it raises RecycledPid where a number of the story's dead was given out again meanwhile.
+    """
 
     def __init__(
         self,
@@ -79,6 +83,9 @@ class Conduct:
         self.sandbox, self.story = sandbox, story
         self.spec, self._scenario, self._start = spec, scenario, start
         self._expect, self._recoveries_max = expect, recoveries_max
+        self._given = last_given()
+        if any(map(is_in_use, story.pids)):
+            raise RecycledPid("the number of a dead process of this story is in use again")
 
     def go_on(self, step: Step) -> ProcessResult:
         """The next process with a fault: the command under test first, a recovery ever after."""
@@ -156,8 +163,9 @@ class Conduct:
         return result
 
     def _note(self, role: str, result: ProcessResult) -> None:
-        if result.pid in self.story.pids:
-            raise RecycledPid(f"the number {result.pid} is that of a process of this story that is dead")
+        before, self._given = self._given, last_given()
+        if any_given(self.story.pids, before, self._given) or result.pid in self.story.pids:
+            raise RecycledPid("the number of a dead process of this story was given out again")
         self.story.pids.add(result.pid)
         last = self.story.moments[-1].tree
         tree = observe_tree(self.sandbox, last)

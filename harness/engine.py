@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import shutil
 import sys
 import time
@@ -38,6 +37,7 @@ from harness.model import (
     Verdict,
     Violation,
 )
+from harness.pids import is_in_use
 from harness.sandbox import remove_tree
 from killpoints import Plan
 
@@ -107,7 +107,7 @@ class Engine:
     def _begin(self, cell: Cell) -> Story:
         """A beginning that the cell before this one had too is not told again: its disk is where the next process starts."""
         begun, story = self._begun
-        if story is None or begun != (cell.scenario, cell.steps[:-1]) or any(map(_in_use, story.pids)):
+        if story is None or begun != (cell.scenario, cell.steps[:-1]):
             return Story([], str(cell))
         return replace(story.branch(), about=str(cell))
 
@@ -132,8 +132,6 @@ class Engine:
             prepared = self._prepare(name, scenario, spec)
             story.moments.append(Moment("set-up", prepared.tree))
             story.pids |= prepared.pids
-        elif any(map(_in_use, story.pids)):
-            raise RecycledPid("the number of a dead process of this story is in use again")
         sandbox.mkdir()
         try:
             restore_tree(story.moments[-1].tree, sandbox)
@@ -179,7 +177,7 @@ class Engine:
 
     def _prepare(self, name: str, scenario: Scenario, spec: ScenarioSpec) -> Prepared:
         prepared = self._prepared.get(name)
-        if prepared is not None and not any(_in_use(pid) for pid in prepared.pids):
+        if prepared is not None and not any(map(is_in_use, prepared.pids)):
             return prepared
         directory = self._root / f"set-up-{self._count}"
         directory.mkdir()
@@ -198,7 +196,7 @@ class Engine:
         self._prepared[name] = prepared
         return prepared
 
-    def _command(self, argv: list[str], sandbox: Path, spec: ScenarioSpec, plan: str, context: str) -> Command:
+    def _command(self, argv: list[str], sandbox: Path, spec: ScenarioSpec, plan: str, context: str = "") -> Command:
         def fill(text: str) -> str:
             return text.replace("{sandbox}", str(sandbox)).replace("{project}", str(self._project))
 
@@ -268,17 +266,6 @@ def _require_set_up(result: ProcessResult, fault: str | None) -> None:
     proof = find_fault(str(arming.action)).prove(Step(arming.name, arming.hit, str(arming.action)), result)
     if proof.verdict is not None:
         raise SetUpFailed(f"{' '.join(result.argv)}: {proof.why}")
-
-
-def _in_use(pid: int) -> bool:
-    """Whether some process has this number now. Asking sends nothing."""
-    try:
-        os.kill(pid, 0) if sys.platform != "win32" else None
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return sys.platform != "win32"
 
 
 def _chapter(moment: Moment) -> Chapter:

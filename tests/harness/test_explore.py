@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import engine as engine_module
+from harness import conduct as conduct_module
 from harness.branching import BranchingError, Node, try_again
 from harness.conduct import Conduct, RecycledPid, Story
 from harness.deepen import plan_deeper
@@ -147,7 +147,7 @@ def test_a_shared_beginning_is_told_once(project: Project, engine: Engine, monke
     assert [result.verdict for result in (first, second, other)] == [Verdict.PASS] * 3
     assert first.steps[0] == second.steps[0] and first.steps[0].pid != other.steps[0].pid
     assert [len(result.steps) for result in (first, second, other)] == [2, 2, 2]
-    monkeypatch.setattr(engine_module, "_in_use", lambda pid: pid == other.steps[0].pid)
+    monkeypatch.setattr(conduct_module, "is_in_use", lambda pid: pid == other.steps[0].pid)
     again = run(engine, project, f"{toy.HEALTHY}/toy.appended#1=kill>toy.redone#1=kill")
     assert again.verdict is Verdict.PASS and again.steps[0].pid != other.steps[0].pid
 
@@ -177,6 +177,27 @@ def test_a_number_that_was_given_out_again_is_another_try(
     assert result.verdict is Verdict.UNKNOWN and result.why == "7 is in use again"
 
 
+@pytest.mark.parametrize("where", ["before", "within", "after the circle begins again"])
+def test_a_number_that_the_circle_passed_meanwhile_is_noticed(
+    project: Project, engine: Engine, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A stranger may have had it for a moment, in which the program was told that the dead owner lives."""
+    story = Story([])
+    with engine.open_conduct(toy.HEALTHY, story) as conduct:
+        conduct.run(Step("toy.pending", 1, "kill"))
+        (dead,) = story.pids - {0}
+        given = {"before": dead, "within": dead - 1, "after the circle begins again": dead + 1}[where]
+        monkeypatch.setattr(
+            conduct_module, "last_given", lambda: dead + 5 if where != "after the circle begins again" else dead
+        )
+        conduct._given = given
+        if where == "before":
+            conduct.settle()
+        else:
+            with pytest.raises(RecycledPid):
+                conduct.settle()
+
+
 def test_a_process_with_the_number_of_a_dead_one_of_its_story_is_noticed(project: Project, engine: Engine) -> None:
     story = Story([])
     with engine.open_conduct(toy.HEALTHY, story) as conduct:
@@ -195,7 +216,7 @@ def test_a_branch_whose_dead_have_living_numbers_is_led_there_again(
         conduct.run(steps[0])
     node = Node(0, toy.HEALTHY, steps, story)
     old = story.moments[-1].result.pid  # type: ignore[union-attr]
-    monkeypatch.setattr(engine_module, "_in_use", lambda pid: pid == old)
+    monkeypatch.setattr(conduct_module, "is_in_use", lambda pid: pid == old)
 
     def settle(node: Node) -> int:
         branch = node.story.branch()
@@ -204,7 +225,7 @@ def test_a_branch_whose_dead_have_living_numbers_is_led_there_again(
         return branch.moments[1].result.pid  # type: ignore[union-attr]
 
     assert try_again(settle, engine, node) != old
-    monkeypatch.setattr(engine_module, "_in_use", lambda pid: True)
+    monkeypatch.setattr(conduct_module, "is_in_use", lambda pid: True)
     with pytest.raises(BranchingError):
         try_again(settle, engine, dataclasses.replace(node))
 
