@@ -109,8 +109,8 @@ class Conduct:
         argv, beside = (self.spec.run, self.spec.arm) if first else (self.spec.recover, None)
         role, tree = "run" if first else "recovery", self.story.moments[-1].tree
         self.story.recoveries += not first
-        running = self._start(role, argv, ",".join(filter(None, (beside, EVERY))))
-        with watch_tree(self.sandbox) as watch:
+        with watch_tree(self.sandbox) as watch:  # before it starts: it may have written when it is held for the first time
+            running = self._start(role, argv, ",".join(filter(None, (beside, EVERY))))
             while (record := running.wait_for_pause()) is not None:
                 if watch.changed():
                     tree = observe_tree(self.sandbox)

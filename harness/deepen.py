@@ -1,15 +1,16 @@
 """Cells of depth 2 and more: a crash inside the recovery of a crash (harness.md, "Words").
 
-They are planned from what is reachable, not from a product of points: a dry run of each recovery tells where it can be
-killed. Crashes that leave one and the same state, and places between which a recovery does not change it, are tried
-once: the scenario's canonical form, unfolded, says what is the same. The cells are run like any other.
+They are planned from what is reachable, not from a product of points: a dry run of each recovery, held at each of its
+points, tells which disks it passes. One cell is planned for each state that so many crashes can leave and fewer cannot; the
+scenario's canonical form, unfolded, says what is one state. A recovery is a new process and knows nothing but the disk, so
+another way to the same state would try the same again, and so would another scenario that recovers, retries and judges
+alike. The cells are run like any other.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from harness.branching import Node, Places, go_on_from, kill_at, open_crew, try_again
 from harness.conduct import Story
@@ -25,11 +26,19 @@ class DeepeningFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """Where the next process can be killed, and what each kill leaves (empty at the last level: nothing goes on there)."""
+class Place:
+    """A disk to survey from: what is left when the process that starts on ``node`` is killed at ``step``."""
 
-    places: tuple[Step, ...]
-    crashes: tuple[tuple[str, Story], ...]
+    node: Node
+    step: Step | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The disk, and where the process that starts on it can be killed: the form of what that leaves -> the step."""
+
+    node: Node
+    places: Mapping[str, Step]
 
 
 def plan_deeper(
@@ -46,22 +55,29 @@ def plan_deeper(
     Raises DeepeningFailed.
     """
     cells: list[Cell] = []
-    frontier = [Node(0, name, (), Story([], name)) for name in scenarios]
+    frontier = [Place(Node(0, name, (), Story([], name))) for name in scenarios]
     seen: set[tuple[str, str]] = set()
     with session_directory() as root, open_crew(project, spawn, root, jobs) as crew:
         for level in range(1, depth + 1):
-            new: list[Node] = []
-            surveys = crew.map(functools.partial(_try_to_survey, last=level == depth), frontier)
-            for node, survey in zip(frontier, surveys, strict=True):
-                if level > 1:
-                    cells += [_cell(project, node, step) for step in survey.places]
-                for step, (form, story) in zip(survey.places, survey.crashes, strict=False):
-                    if (node.scenario, form) not in seen:
-                        seen.add((node.scenario, form))
-                        new.append(Node(0, node.scenario, (*node.steps, step), story))
+            new: list[Place] = []
+            for survey in crew.map(_try_to_survey, frontier):
+                for form, step in survey.places.items():
+                    state = (_kind(project, survey.node.scenario), form)
+                    if state in seen:
+                        continue
+                    seen.add(state)
+                    new.append(Place(survey.node, step))
+                    if level > 1:
+                        cells.append(_cell(project, survey.node, step))
                 observe(len(cells))
             frontier = new
     return tuple(cells)
+
+
+def _kind(project: Project, scenario: str) -> str:
+    """What becomes of a disk of this scenario: equal for two that do the same with it."""
+    spec = project.matrix.scenarios[scenario]
+    return repr((spec.judge, spec.recover, spec.retry, spec.env))
 
 
 def _cell(project: Project, node: Node, step: Step) -> Cell:
@@ -69,23 +85,16 @@ def _cell(project: Project, node: Node, step: Step) -> Cell:
     return Cell(node.scenario, steps, expect_of(node.scenario, steps, project.matrix))
 
 
-def _try_to_survey(engine: Engine, node: Node, last: bool) -> Survey:
+def _try_to_survey(engine: Engine, place: Place) -> Survey:
+    def survey(node: Node) -> Survey:
+        if place.step is not None:
+            node = replace(node, steps=(*node.steps, place.step), story=kill_at(engine, node, place.step))
+        places = Places(engine.scenario(node.scenario), exact=True)
+        with go_on_from(engine, node) as conduct:
+            conduct.look_on(places.look)
+        return Survey(node, places.steps)
+
     try:
-        return try_again(lambda node: _survey(engine, node, last), engine, node)
+        return try_again(survey, engine, place.node)
     except Exception as error:  # the scenario's own code is asked for the set-up and the form
-        raise DeepeningFailed(f"{node.scenario}: {type(error).__name__}: {error}") from error
-
-
-def _survey(engine: Engine, node: Node, last: bool) -> Survey:
-    places = Places(engine.scenario(node.scenario), exact=True)
-    with go_on_from(engine, node) as conduct:
-        conduct.look_on(places.look)
-    steps = tuple(places.steps.values())
-    return Survey(steps, () if last else tuple(_crashes(engine, node, steps)))
-
-
-def _crashes(engine: Engine, node: Node, places: Sequence[Step]) -> Iterable[tuple[str, Story]]:
-    scenario = engine.scenario(node.scenario)
-    for step in places:
-        story = kill_at(engine, node, step)
-        yield scenario.canonical(story.moments[-1].tree, folded=False), story
+        raise DeepeningFailed(f"{place.node.scenario}: {type(error).__name__}: {error}") from error

@@ -156,7 +156,7 @@ def expect_of(scenario: str, steps: Sequence[Step], matrix: Matrix) -> Expect:
     said = [(step, expect) for step in steps for expect in matrix.points[step.point].all_expected(step.fault)]
     codes = {expect.code for step, expect in said if step.fault.startswith("rival")}
     refusals = {expect.refuses for step, expect in said if step is steps[-1]}
-    refuses = refusals.pop() if len(refusals) == 1 else refusal_of(scenario, matrix).refuses
+    refuses = (refusals.pop() if len(refusals) == 1 else None) or refusal_of(scenario, matrix).refuses
     return Expect(code=codes.pop() if len(codes) == 1 else None, refuses=refuses)
 
 

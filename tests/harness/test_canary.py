@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from harness.judge.invariants import INVARIANTS, BlindJudge, check_sight, judge_history
-from harness.judge.scenario import Answer, History, Judgement, Scenario
-from harness.judge.tree import Tree
+from harness.judge.scenario import Answer, History, Judgement, Moment, Scenario
+from harness.judge.tree import Entry, Tree
 from harness.model import Expect
-from tests.harness.histories import Shop, healthy, moment
+from tests.harness.histories import Shop, healthy, moment, result, tree
 
 
 @pytest.mark.parametrize("answer", [Judgement((), 0), None, ()])
@@ -32,6 +32,29 @@ def blind(scenario: Scenario, history: History | None = None) -> str:
 def test_a_judge_that_sees_passes_the_canary() -> None:
     check_sight(Shop(), healthy(), Expect())
     check_sight(Shop(), History(healthy().moments[:-1]), Expect())
+
+
+def test_what_is_planted() -> None:
+    """One change at a time, in every protected file that has content, whatever stands before it."""
+    shown: list[Tree] = []
+
+    class Attentive(Shop):
+        def judge(self, history: History) -> Judgement:
+            shown.append(history.moments[-1].tree)
+            return super().judge(history)
+
+    files = {"a": "not ours", "notes": "mine", "orders": "one\ntwo\nfour\n", "seal": "wax", "seal/empty": ""}
+    end = tree(files, **{"": Entry("directory", 0o755), "seal/to": Entry("symlink", 0o777, b"wax")})
+    check_sight(Attentive(), History((Moment("set-up", end), Moment("retry", end, result({"ok": True})))), Expect())
+    unspoilt, *spoilt = [{path: entry.data.decode() for path, entry in tree.entries.items()} for tree in shown]
+    assert unspoilt == files | {"": "", "seal/to": "wax"}
+    assert [{path: text for path, text in one.items() if text != unspoilt[path]} for one in spoilt] == [
+        {"notes": "minex"},
+        {"orders": "one\ntwo\nfour\nfour\n"},
+        {"orders": "one\ntwo\n"},
+        {"orders": "nne\ntwo\nfour\n"},
+        {"seal": "waxx"},
+    ]
 
 
 def test_a_judge_that_reads_no_records_is_blind() -> None:

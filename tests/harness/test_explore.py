@@ -17,7 +17,7 @@ import pytest
 from harness import conduct as conduct_module
 from harness.branching import BranchingError, Node, try_again
 from harness.conduct import Conduct, RecycledPid, Story
-from harness.deepen import plan_deeper
+from harness.deepen import DeepeningFailed, plan_deeper
 from harness.engine import Engine
 from harness.exploration import Exploration
 from harness.explore import explore
@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.usefixtures("toy_imports"),
 ]
 
-SECOND, FOLDS, HARMLESS = "toy.second-time", "toy.folds", "toy.kill-does-nothing"
+SECOND, FOLDS, HARMLESS, BROKEN = "toy.second-time", "toy.folds", "toy.kill-does-nothing", "toy.broken"
 SECOND_CRASH = f"{SECOND}/toy.pending#1=kill>toy.redone#1=kill"
 
 
@@ -43,6 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         SECOND: toy.scenario("second-time"),
         FOLDS: toy.scenario(judge="Folds"),
         HARMLESS: toy.scenario("kill-does-nothing"),
+        BROKEN: toy.scenario(prepare=[{"run": ["sh", "-c", "echo no disk >&2; exit 3"]}]),
     }
     return open_project(toy.write_toy(tmp_path_factory.mktemp("project"), toy.toy_matrix(scenarios)))
 
@@ -119,25 +120,23 @@ def test_folding_begins_after_the_exact_depth(project: Project) -> None:
     assert [len(search(project, FOLDS, exact_depth=depth).states) for depth in (0, 1)] == [2, 7]
 
 
-def test_deeper_cells_are_those_that_are_reachable(project: Project, engine: Engine) -> None:
-    cells = plan_deeper(project, [toy.HEALTHY, SECOND], 2, jobs=2, spawn="fork")
-    healthy = [str(cell).partition("/")[2] for cell in cells if cell.scenario == toy.HEALTHY]
-    assert healthy == [
-        "toy.pending#1=kill>toy.redone#1=kill",
-        "toy.appended#1=kill>toy.redone#1=kill",
-        "toy.pending#2=kill>toy.redone#1=kill",
-        "toy.appended#2=kill>toy.redone#1=kill",
-    ]
-    verdicts = {str(cell): engine.run_cell(cell).verdict for cell in cells}
-    assert verdicts[SECOND_CRASH] is Verdict.FAIL
-    assert {verdict for cell, verdict in verdicts.items() if cell.startswith(toy.HEALTHY)} == {Verdict.PASS}
-
-
-def test_a_third_crash_is_planned_where_the_second_leaves_something_new(project: Project) -> None:
+def test_deeper_cells_are_the_states_that_fewer_crashes_do_not_leave(project: Project, engine: Engine) -> None:
     """A right recovery that is killed leaves what the first process could have left; the wrong one leaves a trace."""
-    cells = plan_deeper(project, [toy.HEALTHY, SECOND], 3, jobs=1, spawn="fork")
-    depths = {name: {cell.depth for cell in cells if cell.scenario == name} for name in (toy.HEALTHY, SECOND)}
-    assert depths == {toy.HEALTHY: {2}, SECOND: {2, 3}}
+    cells = plan_deeper(project, [toy.HEALTHY, SECOND], 2, jobs=2, spawn="fork")
+    assert [str(cell) for cell in cells] == [SECOND_CRASH, SECOND_CRASH.replace("pending#1", "pending#2")]
+    assert [engine.run_cell(cell).verdict for cell in cells] == [Verdict.FAIL, Verdict.FAIL]
+
+
+def test_each_further_crash_is_planned_from_the_one_before(project: Project) -> None:
+    cells = plan_deeper(project, [SECOND], 4, jobs=1, spawn="fork")
+    assert {cell.depth for cell in cells} == {2, 3, 4}
+    for cell in cells:
+        assert [step.point for step in cell.steps] == ["toy.pending", *["toy.redone"] * (cell.depth - 1)]
+
+
+def test_a_set_up_that_fails_is_told_before_anything_runs(project: Project) -> None:
+    with pytest.raises(DeepeningFailed, match=rf"{BROKEN}.*no disk"):
+        plan_deeper(project, [BROKEN], 2, jobs=1, spawn="fork")
 
 
 def test_a_shared_beginning_is_told_once(project: Project, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,22 +267,25 @@ def test_a_scenario_that_is_not_there(project: Project, tmp_path: Path) -> None:
     assert harness.returncode == 64 and toy.HEALTHY in err
 
 
+def test_scenarios_that_treat_a_disk_alike_share_its_states(tmp_path: Path) -> None:
+    """The second set-up is a state that the first leaves by its own death."""
+    wrong = toy.scenario("second-time")
+    prepare = [{"run": wrong["run"], "fault": "toy.pending#1=kill"}]
+    twice = {SECOND: wrong, "toy.prepared": wrong | {"prepare": prepare, "run": wrong["recover"]}}
+    project = open_project(toy.write_toy(tmp_path / "project", toy.toy_matrix(twice)))
+    cells = plan_deeper(project, list(twice), 2, jobs=1, spawn="fork")
+    assert [(cell.scenario, [step.point for step in cell.steps]) for cell in cells] == [
+        (SECOND, ["toy.pending", "toy.redone"]),
+        ("toy.prepared", ["toy.redone", "toy.redone"]),
+    ]
+
+
 def test_depth_on_the_command_line(project: Project, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
-    arguments = [
-        "run",
-        "--depth",
-        "2",
-        "--scenario",
-        toy.HEALTHY,
-        "--fault",
-        "kill",
-        "--json",
-        str(result),
-        "--no-store",
-    ]
+    arguments = ["run", "--depth", "2", "--scenario", SECOND, "--fault", "kill", "--json", str(result), "--no-store"]
     harness = start_harness(project.root, tmp_path / "temp", *arguments)
     _, err = harness.communicate()
-    assert harness.returncode == 0, err
+    assert harness.returncode == 1, err
     summary = json.loads(result.read_text())["summary"]
-    assert summary["by_depth"]["2"] == {"cells": 4, "passed": 4}
+    assert summary["by_depth"]["1"]["cells"] == summary["by_depth"]["1"]["passed"] > 0
+    assert summary["by_depth"]["2"] == {"cells": 2, "passed": 0}

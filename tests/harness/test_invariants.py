@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.judge.invariants import INVARIANTS, first_difference, judge_history
+from harness.judge.invariants import INVARIANTS, Invariant, first_difference, judge_history
 from harness.judge.scenario import History, Judgement, Moment
 from harness.judge.tree import Entry, Tree
 from harness.model import Expect, Record, Violation
@@ -37,12 +37,59 @@ def test_a_history_with_nothing_wrong() -> None:
     assert judge_history(Shop(), healthy(), Expect()).checks > len(INVARIANTS)
 
 
+LOOKED_AT = {  # the healthy history, one with a rival, one that was tampered with, one that refuses
+    "append_at_most_once": (6, 8, 5, 4),
+    "nothing_overwritten": (12, 18, 9, 9),
+    "converges": (1, 1, 1, 1),
+    "no_self_deadlock": (3, 3, 1, 2),
+    "live_owner_untouched": (0, 1, 0, 0),
+    "refusal_changes_nothing": (0, 0, 0, 2),
+    "monotonic": (5, 7, 5, 4),
+    "no_residue": (4, 4, 5, 0),
+    "third_content_kept": (0, 0, 2, 0),
+    "answers": (0, 0, 0, 0),
+    "row": (0, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.__name__)
+def test_each_says_how_many_facts_it_looked_at(invariant: Invariant) -> None:
+    """Not one more: what looked at nothing has proven nothing, and the canary goes by that number."""
+    refusal = {"ok": False, "code": "E_ALIVE"}
+    moments = [moment(role, FILES, refusal, 1) for role in ("run", "recovery", "again")]
+    histories = (
+        healthy(),
+        held(moment("rival", FILES, {"ok": False, "code": "BUSY"}, 75)),
+        tampered(GROWN | {"third": "a stranger's"}),
+        History((moment("set-up", FILES), *moments)),
+    )
+    looked_at = tuple(invariant(Shop(), history, Expect()).checks for history in histories)
+    assert looked_at == LOOKED_AT[invariant.__name__]
+
+
+def test_one_fact_is_looked_at_where_an_answer_or_a_row_is_due() -> None:
+    invariants = {invariant.__name__: invariant for invariant in INVARIANTS}
+    for code in ("FULL", "E_NO"):
+        history = healthy(run=moment("run", FILES, {"ok": False, "code": "FULL"}, 1))
+        assert invariants["answers"](Shop(), history, Expect(code=code)).checks == 1
+    for row in ("T2", "T3"):
+        assert invariants["row"](Shop(), healthy(), Expect(row=row)).checks == 1
+
+
+def test_a_protected_file_that_comes_up_is_one_more_fact() -> None:
+    invariants = {invariant.__name__: invariant for invariant in INVARIANTS}
+    start = {key: text for key, text in FILES.items() if key != "orders"}
+    appears = History((moment("set-up", start), moment("run", FILES, None, None)))
+    assert invariants["nothing_overwritten"](Shop(), appears, Expect()).checks == 2 + 1
+
+
 # --- append_at_most_once
 
 
 def test_a_record_that_is_there_twice() -> None:
     history = everywhere(FILES | {"orders": "one\ntwo\ntwo\n"})
     assert judge(history) == {("append_at_most_once", "")} and "two is there twice after recovery" in details(history)
+    assert "one is there twice" not in details(history)
 
 
 def test_a_record_that_is_there_twice_for_a_moment_only() -> None:
@@ -84,9 +131,9 @@ def test_a_due_record_that_is_not_there_after_the_retry() -> None:
 
 def test_records_that_cannot_be_read() -> None:
     history = everywhere(FILES | {"orders": "one\ntwo\n?\n"})
-    assert judge(history) == {("append_at_most_once", "")} and "after recovery: orders: not an order" in details(
-        history
-    )
+    assert judge(history) == {("append_at_most_once", "")}
+    for role in ("recovery", "again", "retry"):
+        assert f"after {role}: orders: not an order" in details(history)
 
 
 # --- nothing_overwritten
@@ -108,6 +155,26 @@ def test_a_protected_file_is_overwritten(files: dict[str, str], path: str, says:
     history = everywhere(files, {"ok": True})
     assert ("nothing_overwritten", path) in judge(history) and says in details(history)
     assert {name for name, _ in judge(history)} <= {"nothing_overwritten", "append_at_most_once"}
+
+
+def test_every_file_is_looked_at_whatever_stands_before_it() -> None:
+    others = {"a directory": Entry("directory", 0o755), "allowed": Entry("file", 0o644, b"whatever")}
+    before, after = tree(FILES, **others), tree(FILES | {"seal": "WAX"}, **others)
+    moments = (Moment("set-up", before), Moment("run", after, result(None, None)))
+    assert judge(History(moments)) == {("nothing_overwritten", "seal")}
+    later = (Moment("set-up", before), moment("run", FILES | {"orders": "ONE\n"}, None, None))
+    assert judge(History(later)) == {("nothing_overwritten", "orders")}
+
+
+def test_what_comes_after_a_tampering_is_looked_at() -> None:
+    start = moment("set-up", FILES)
+    kept = (
+        start,
+        Moment("paused", start.tree),
+        moment("tampered", FILES),
+        moment("run", FILES | {"seal": "WAX"}, None, None),
+    )
+    assert judge(History(kept)) == {("nothing_overwritten", "seal")}
 
 
 def test_a_protected_file_becomes_something_else() -> None:
@@ -206,6 +273,19 @@ def test_the_client_does_not_get_on() -> None:
     assert judge(history) == {("converges", "")} and "the client's retry failed with E_NO" in details(history)
 
 
+def test_the_last_recovery_is_the_one_that_counts() -> None:
+    first = moment("recovery", GROWN, {"ok": False, "code": "E_FIRST"}, 1)
+    last = moment("recovery", GROWN, {"ok": False, "code": "E_LAST"}, 1)
+    assert "2 recoveries did not end; the last said E_LAST" in details(healthy(between=(first,), recovery=last))
+    killed, silent = moment("recovery", GROWN, None, None), moment("recovery", GROWN, None, 3)
+    assert "2 recoveries did not end; the last said exit 3" in details(healthy(between=(killed,), recovery=silent))
+
+
+def test_a_recovery_of_which_nothing_is_known_did_not_end() -> None:
+    history = healthy(recovery=Moment("recovery", tree(GROWN), None))
+    assert judge(history) == {("converges", "")} and "the last said nothing" in details(history)
+
+
 # --- no_self_deadlock
 
 
@@ -221,8 +301,9 @@ def test_nobody_is_alive_and_it_answers_busy(role: str) -> None:
     }
     other = judge(healthy_but(role, moment(role, files, {"ok": False, "code": "E_NO"}, 1)))
     assert ("no_self_deadlock", "") not in other
-    by_status = judge(healthy_but(role, moment(role, files, None, 75)))
-    assert ("no_self_deadlock", "") in by_status
+    by_status = healthy_but(role, moment(role, files, None, 75))
+    assert ("no_self_deadlock", "") in judge(by_status)
+    assert f"{role} answered BUSY" in details(healthy_but(role, busy)) and f"{role} answered 75" in details(by_status)
 
 
 def test_busy_is_right_where_a_living_owner_is_expected() -> None:
@@ -300,6 +381,8 @@ def test_something_is_left_over() -> None:
     assert judge(history) == {("no_residue", "orders.tmp")}
     first = healthy(run=moment("run", FILES | {"orders.tmp": "half"}, None, None))
     assert judge(first) == set(), "in the middle anything may lie about"
+    unfinished = (moment("set-up", FILES), moment("paused", FILES | {"orders.tmp": "half"}))
+    assert judge(History(unfinished)) == set(), "of a process that is held, too"
 
 
 # --- third_content_kept
@@ -375,6 +458,10 @@ def test_the_row_is_the_first_recoverys() -> None:
     assert judge(silent, Expect(row="T2")) == {("row", "")}
 
 
+def test_without_a_recovery_no_row_is_due() -> None:
+    assert judge(History(healthy().moments[:2]), Expect(row="T2", resumes="B4")) == set()
+
+
 # --- the scenario's own judge, and what a judge may not do
 
 
@@ -408,3 +495,11 @@ def test_two_large_states_that_differ() -> None:
 
 def test_states_of_which_one_begins_the_other() -> None:
     assert "3 B -> 2 B" in first_difference(b"abc", b"ab") and "at byte 2" in first_difference(b"abc", b"ab")
+
+
+def test_a_difference_in_full() -> None:
+    assert first_difference(b"abc", b"xbc") == (
+        "3 B -> 3 B, sha256 ba7816bf -> 11f99563, first difference at byte 0: b'abc' -> b'xbc'"
+    )
+    history = everywhere({key: text for key, text in GROWN.items() if key != "notes"}, {"ok": True})
+    assert "a foreign file vanished (4 B, sha256 3fd30542) (run -> recovery)" in details(history)

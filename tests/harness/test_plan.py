@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.matrix import Matrix
 from harness.model import Cell, Expect, Step
-from harness.plan import Filter, PlanningError, parse_cell, plan_cells, select, shard
+from harness.plan import Filter, PlanningError, parse_cell, plan_cells, plan_shards, select, shard
 from tests.harness import toy
 
 quick = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -113,6 +113,20 @@ def test_a_chain_expects_what_is_due_whatever_came_before() -> None:
     assert parse_cell(chain, divided).expect == Expect()
 
 
+def test_a_chain_expects_the_refusal_that_its_scenario_is_about() -> None:
+    """Where the rows of its last point do not agree, and every kill of the scenario leads to one refusal."""
+    document = matrix().model_dump(by_alias=True, exclude_defaults=True)
+    for row in document["points"].values():
+        if "toy.other" in row["scenarios"] and "kill" in row["faults"]:
+            row["expect_in"] = {"toy.other": {"kill": {"refuses": "E_MORE"}}}
+    divided = Matrix.model_validate(document)
+    chain = "toy.appended#1=kill>toy.pending#1=kill"
+    assert parse_cell(f"toy.other/{chain}", divided).expect == Expect(refuses="E_MORE")
+    assert parse_cell(f"toy.healthy/{chain}", divided).expect == Expect()
+    document["points"]["toy.pending"]["expect_in"]["toy.other"]["kill"]["refuses"] = "E_LESS"
+    assert parse_cell(f"toy.other/{chain}", Matrix.model_validate(document)).expect == Expect()
+
+
 def test_a_step_that_the_matrix_does_not_plan_expects_no_row_either() -> None:
     """A point is tried by hand in a scenario that no row names for it."""
     assert parse_cell("toy.healthy/toy.redone#1=kill", matrix()).expect == Expect()
@@ -157,6 +171,11 @@ def test_filters_are_globs_or_parts_of_a_name() -> None:
     assert not Filter(fault="kill").selects_everything
 
 
+def test_a_filter_is_told_as_it_was_asked_for() -> None:
+    assert str(Filter()) == "" and str(Filter(fault="kill")) == "--fault kill"
+    assert str(Filter("toy.*", "a b", "kill")) == "--scenario 'toy.*' --point 'a b' --fault kill"
+
+
 def test_a_filter_looks_at_every_step_of_a_chain() -> None:
     chain = parse_cell("toy.healthy/toy.pending#1=kill>toy.redone#1=term", matrix())
     assert select([chain], Filter(point="toy.redone", fault="term")) == (chain,)
@@ -181,6 +200,10 @@ def test_shards_are_disjoint_and_complete(count: int, size: int) -> None:
     parts = [shard(cells, index, count) for index in range(1, count + 1)]
     assert sorted((cell for part in parts for cell in part), key=lambda cell: cell.steps[0].hit) == cells
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_shard_is_the_part_of_its_number() -> None:
+    assert [shard(CELLS, number, 4) for number in range(1, 5)] == list(plan_shards(CELLS, 4))
 
 
 @pytest.mark.parametrize(("index", "count"), [(0, 3), (4, 3), (-1, 3), (1, 0)])

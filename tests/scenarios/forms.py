@@ -8,8 +8,8 @@ import re
 from harness.judge.tree import Tree
 
 ABSTRACTION = (
-    "No process named on the disk is alive. Creation stamps, inode numbers and SHA-256 values and other 64 hex digits are "
-    "names by order of appearance, process numbers are forgotten, all times but whole hours are one time."
+    "No process named on the disk is alive. Process numbers, inode numbers and SHA-256 values and other 64 hex digits are "
+    "names by order of appearance, creation stamps are forgotten, all times but whole hours are one time."
 )
 _TOKEN = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)"
@@ -30,8 +30,8 @@ def split_text(text: str) -> Parts:
         at = match.end()
         if match.lastgroup == "time":  # a whole hour is a slot's, anything else is a clock's
             found.append(("", match[0] if match[0].endswith(":00:00Z") else "<time>"))
-        elif match.lastgroup == "pid":
-            found.append(("", "<pid>"))  # the stamp beside it tells processes apart
+        elif match.lastgroup == "stamp":
+            found.append(("", "<stamp>"))  # the number beside it tells processes apart; two may have begun in one tick
         else:
             found.append((match.lastgroup or "", match[0]))
     return (*found, ("", text[at:]))
