@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
 
-.PHONY: run test test-without-kill nightly lint bench clean help
+.PHONY: run test test-without-kill nightly mutation lint bench clean help
 help:
 	@echo "make run    the kill matrix: every cell, a table, killmatrix-report/report.html"
 	@echo "make test   the whole suite, matrix included (PYTEST_ARGS='-n auto')"
 	@echo "make test-without-kill   the suite with the kill removed: what passes all the same is listed, and fails it"
-	@echo "make nightly   stories of many crashes by the thousand, and planted bugs that they must find"
+	@echo "make nightly   mixed stories, depth 2, explorations, coverage, wrong programs"
+	@echo "make mutation   small changes to the code that the narrow tests of each module must notice (TARGET='killpoints')"
 	@echo "make lint   ruff, mypy --strict, import contracts"
 	@echo "make bench  every number that README states"
 
@@ -21,6 +22,10 @@ $(VENV)/.run: pyproject.toml
 $(VENV)/.test: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+$(VENV)/.mutation: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutation]'
 	@touch $@
 $(VENV)/.lint: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -37,8 +42,17 @@ test: $(VENV)/.test
 test-without-kill: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -p tests.without_kill -q --tb=no --no-header -r N
 
+# what takes minutes: mixed stories, two crashes in a row everywhere, any number of them, coverage, wrong programs
 nightly: $(VENV)/.test
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/collector/test_state_machine.py
+	$(BIN)/killmatrix run --depth 2 --fault kill
+	$(BIN)/killmatrix explore collector.first-commit
+	$(BIN)/killmatrix explore collector.takeover-held
+	$(BIN)/killmatrix run --coverage
+	$(BIN)/killmatrix mutants
+
+mutation: $(VENV)/.mutation
+	$(BIN)/python -m tests.mutation $(TARGET)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -42,7 +42,7 @@ class CollectorScenario(Scenario):
         "state/refresh/index.sqlite*",
     )  # fmt: skip
     own_state = (PENDING, "state/refresh/index.sqlite")
-    bookkeeping = ("state/.collector.lock*", "state/refresh/index.sqlite*")
+    bookkeeping = ("state/.collector.lock*", "state/..collector.lock.owner.json.tmp", "state/refresh/index.sqlite*")
     busy_codes = frozenset({"E_STATE_LOCKED", "E_FORMAL_LOCK_BUSY"})
     runs: tuple[str, ...] = ("first",)
 
