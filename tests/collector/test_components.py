@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from product.collector.components import Component, Joined, join_cards, join_with_archive
 from product.collector.evidence import Card, EvidenceRejected
-from product.collector.keys import Identifiers
+from product.collector.keys import Identifiers, contradict
 
 BVIDS = [f"BV1xx411c7m{letter}" for letter in "ABCDEFGH"]
 
@@ -66,6 +66,15 @@ def test_two_values_of_one_kind_in_one_post() -> None:
     assert refused.pointer == "/observations/10/cards/0"
     assert refused.detail["values"] == ["1", "3"]
     assert refused.detail["where"] == ["/observations/2/cards/0", "/observations/10/cards/0"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [((), False), (("dynamic:1",), False), (("dynamic:1", "opus:1"), False), (("dynamic:1", "dynamic:2"), True),
+     (("dynamic:1", "opus:1", "video:BV1", "opus:2"), True)],
+)  # fmt: skip
+def test_two_keys_of_one_kind_contradict(keys: tuple[str, ...], found: bool) -> None:
+    assert contradict(keys) is found
 
 
 def test_two_values_that_only_a_third_card_brings_together() -> None:

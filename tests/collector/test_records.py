@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from product.collector.claims import TakeoverPhase
-from product.collector.layout import QUARANTINE_NAME
+from product.collector.layout import QUARANTINE_NAME, slot_of
 from product.collector.leftovers import LeftoverList, parse_leftovers
-from product.collector.records import Phase, parse_pending
+from product.collector.records import ManifestPlan, Phase, parse_pending
 from product.collector.shape import ShapeError
 from product.durable.errors import JsonRejected
 from product.durable.files import Digest
@@ -288,10 +288,57 @@ def test_a_holder_that_can_be_no_process_is_third_content(path: str, pid: object
         f"{QUARANTINE_NAME}/",
         "refresh/lock-recovery/a.json",
         "cards/000001.jsonl",
+        "cards/000001.json",
+        f"{QUARANTINE_NAME}.json",
     ],
 )
 def test_only_what_is_in_the_quarantine_can_be_listed_for_deletion(path: str) -> None:
     assert fault_of(replaced(FULL, "/quarantined/0/path", path)) == "/quarantined/0/path"
+
+
+def test_the_next_generation_is_the_one_after_the_old() -> None:
+    assert dict(walk(FULL))["/takeover/next_generation"] == 4 == make_lock(3).recovery_generation + 1
+
+
+# ------------------------------------------------------------------------------------------------- lengths and ranges
+
+TOO_MUCH = "x" * 1_000_001
+NAMELESS = len(f"{QUARANTINE_NAME}/.json")
+
+
+@pytest.mark.parametrize(
+    ("pointer", "fits", "does_not"),
+    [
+        ("/quarantined/0/path", f"{QUARANTINE_NAME}/{TOO_MUCH[: 300 - NAMELESS]}.json",
+                                f"{QUARANTINE_NAME}/{TOO_MUCH[: 301 - NAMELESS]}.json"),
+        ("/terminal/state", TOO_MUCH[:40], TOO_MUCH[:41]),
+        ("/terminal/bytes", TOO_MUCH[:-1], TOO_MUCH),
+        ("/manifests/cards/segment", 1, 0),
+        ("/manifests/cards/segment", 999_999, 1_000_000),
+    ],
+)  # fmt: skip
+def test_a_limit_is_where_it_is_said_to_be(pointer: str, fits: object, does_not: object) -> None:
+    """What fits may still contradict something else: that is found elsewhere, and later."""
+    assert fault_of(replaced(FULL, pointer, does_not)) == pointer
+    try:
+        parse_pending(to_canonical(replaced(FULL, pointer, fits)))
+    except ShapeError as error:
+        assert error.pointer != pointer
+
+
+def test_the_last_slot_of_the_ring_is_a_slot() -> None:
+    hour = "2026-11-25T23:00:00Z"
+    assert slot_of(hour) == 167
+    slot = json.loads(make_pending(Phase.TERMINAL).terminal.data) | {"hour": hour, "slot": 167}  # type: ignore[union-attr]
+    value: Any = _with_terminal(to_canonical(slot))
+    terminal = parse_pending(to_canonical(replaced(value | {"hour": hour}, "/terminal/slot", 167))).terminal
+    assert terminal is not None and terminal.slot == 167
+
+
+def test_a_manifest_that_gets_nothing_is_unchanged() -> None:
+    assert ManifestPlan(1, ITEM.digest, ITEM.digest).unchanged
+    assert not ManifestPlan(1, None, ITEM.digest).unchanged
+    assert not ManifestPlan(1, ITEM.digest, Digest(10, OTHER)).unchanged
 
 
 # ------------------------------------------------------------------------------------- phases and what they freeze

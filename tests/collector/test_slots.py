@@ -220,3 +220,13 @@ def test_a_file_of_another_name_is_no_slot(collector: Collector) -> None:
         (collector.state / "refresh/slots" / name).write_bytes(b"somebody's")
     with nothing_changes(collector):
         collector.call("recover").require_done()
+
+
+def test_a_token_is_0_or_1() -> None:
+    hashes = {"evidence_sha256": None, "coverage_proof_sha256": None, "cards": None, "runs": None}
+    for token in (0, 1):
+        slot = Slot("task-1", "run-1", "a1" * 32, "2026-11-30T12:00:00Z", "NO_NEW", token, 0, **hashes)
+        assert parse_slot(slot.data) == slot
+    with pytest.raises(ShapeError) as caught:
+        parse_slot(replace(slot, no_new_token=2).data)
+    assert caught.value.pointer == "/no_new_token"

@@ -27,6 +27,7 @@ from product.collector.states import (
     Items,
     MainLock,
     Quarantine,
+    _row,
 )
 from product.durable.identity import Holder
 from product.durable.table import Row, Table
@@ -56,6 +57,12 @@ TAKEOVER_ASKS = {
 """takeover, main lock, quarantine: where a holder is asked about (T1, T3 to T8, T10, T11), with no attempt beside."""
 
 PLANS_A_TAKEOVER = {Action.PLAN_TAKEOVER, Action.PLAN_TAKEOVER_NONE_DUE}
+
+
+@pytest.mark.parametrize("words", [("ABSENT",), ("ABSENT", "ABSENT", "ABSENT")])
+def test_a_line_has_one_word_a_column(words: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="argument 2 is"):
+        _row(IDLE.columns, ("I1", *words, Action.NOTHING))
 
 
 def answer(row: Row[Action]) -> str | None:

@@ -202,6 +202,12 @@ def test_a_known_name_that_is_not_reached_ends_as_the_program_does(shop: Path) -
     assert (ended.status, ended.err, ended.records) == (3, "", [])
 
 
+def test_a_program_that_disarms_itself_ends_as_it_does(shop: Path) -> None:
+    (shop / "calm.py").write_text("import killpoints, sys\nkillpoints.disarm()\nsys.exit(3)\n")
+    ended, _ = run(shop, "shop.paid=kill", "calm.py")
+    assert (ended.status, ended.err) == (3, "")
+
+
 @pytest.mark.parametrize(
     ("plan", "environ", "says"),
     [

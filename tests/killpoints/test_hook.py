@@ -92,6 +92,19 @@ def test_anything_but_an_error_comes_after_the_act(saved: Point, control: Contro
     os.close(resume_writer)
 
 
+def test_a_pause_takes_one_byte_and_leaves_the_next_to_the_next_pause(saved: Point) -> None:
+    resume_reader, resume_writer = os.pipe()
+    os.write(resume_writer, b"\n\n")
+    os.set_blocking(resume_reader, False)
+    arm("shop.saved#1=pause,shop.saved#2=pause", resume_fd=resume_reader)
+    reach(saved)
+    reach(saved)
+    with pytest.raises(BlockingIOError):
+        os.read(resume_reader, 1)
+    os.close(resume_reader)
+    os.close(resume_writer)
+
+
 def test_an_act_that_fails_by_itself_was_not_the_fault(saved: Point, control: Control) -> None:
     arm("shop.saved=pause", control_fd=control.writer)
     with pytest.raises(ZeroDivisionError):
@@ -149,7 +162,7 @@ def test_arming_checks_every_name(saved: Point) -> None:
     with pytest.raises(PlanError):
         arm("shop.saved=explode")
     arm(Plan.parse("shop.saved#9=kill"))
-    assert hook._armed is not None
+    assert hook._armed is not None and hook._armed.verified, "checked once, not at every point again"
 
 
 def test_while_armed_a_name_that_is_not_declared_is_an_error(saved: Point) -> None:

@@ -98,6 +98,16 @@ def test_a_name_that_nobody_declared() -> None:
     require_declared("shop.paid")
 
 
+def test_no_more_than_three_names_are_told() -> None:
+    declare("shop.save1", "one")
+    declare("shop.save2", "two")
+    declare("shop.save3", "three")
+    declare("shop.save4", "four")
+    with pytest.raises(PointError) as caught:
+        require_declared("shop.save")
+    assert str(caught.value).count("shop.save") == 1 + 3
+
+
 def test_only_the_object_that_was_declared_is_the_point() -> None:
     saved = declare("shop.saved", "the cart is durable")
     require_constant(saved)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from product.signals.tally import Rejected, Tally
 from tests.signals.helpers import REPOSITORY, TIMEOUT_S, Bench, needs_posix, recount, signal_of
 
 MIB = 2**20
@@ -176,3 +177,10 @@ def test_any_bytes_in_any_pieces_count_as_the_judge_counts(
     data = bench.file.read_bytes()
     assert bench.counts() == recount(data)[0]
     assert bench.run("check").require_done()["offset"] == data.rfind(b"\n") + 1
+
+
+def test_what_an_epoch_alone_has_counted() -> None:
+    tally = Tally({"K": 5, "L": 2, "M": 1}, {"K": 3, "L": 2}, {"not-json": Rejected(1, [0])})
+    assert tally.of_this_epoch() == {"K": 2, "M": 1}
+    assert tally.next_epoch() == Tally({"K": 5, "L": 2, "M": 1}, {"K": 5, "L": 2, "M": 1}, {})
+    assert tally.next_epoch().of_this_epoch() == {}

@@ -17,7 +17,7 @@ from product.durable.plain import Digest
 from product.signals import records
 from product.signals.errors import SignalsError
 from product.signals.records import format_counts, parse_counts
-from product.signals.tally import Rejected, Tally
+from product.signals.tally import REASONS, Rejected, Tally
 
 HASH = "0" * 64
 EVIDENCE = Evidence(3, 80, Identity("2049", str(2**64 - 1), Digest(80, HASH), Digest(80, HASH)))
@@ -31,6 +31,19 @@ def test_it_is_the_canonical_form_of_every_python(found: dict[str, int]) -> None
     data = format_counts(Tally(found, found), EVIDENCE)
     assert data == canonical.encode(json.loads(data))
     assert parse_counts(data) == (Tally(found, found), EVIDENCE)
+
+
+def test_every_reason_may_be_there_once() -> None:
+    tally = Tally({}, {}, {reason: Rejected(1, [0]) for reason in REASONS})
+    data = format_counts(tally, EVIDENCE)
+    assert parse_counts(data) == (tally, EVIDENCE) and json.loads(data)["schema"] == 1
+
+
+def test_a_key_has_at_most_2_to_the_20_characters() -> None:
+    fits = Tally({"K" * 2**20: 1})
+    assert parse_counts(format_counts(fits, EVIDENCE)) == (fits, EVIDENCE)
+    with pytest.raises(JsonRejected):
+        parse_counts(format_counts(Tally({"K" * (2**20 + 1): 1}), EVIDENCE))
 
 
 def test_keys_are_in_the_order_of_utf16() -> None:
@@ -85,6 +98,10 @@ def test_other_bytes_of_the_same_document_are_refused(spoil: Callable[[bytes], b
 
 
 def test_more_than_can_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "SIZE_MAX_BYTES", len(format_counts(TALLY, EVIDENCE)) - 1)
+    assert records.SIZE_MAX_BYTES == 1_073_741_824
+    data = format_counts(TALLY, EVIDENCE)
+    monkeypatch.setattr(records, "SIZE_MAX_BYTES", len(data))
+    assert format_counts(TALLY, EVIDENCE) == data
+    monkeypatch.setattr(records, "SIZE_MAX_BYTES", len(data) - 1)
     with pytest.raises(SignalsError, match="E_SIGNAL_TOO_MANY"):
         format_counts(TALLY, EVIDENCE)

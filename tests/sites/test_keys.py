@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 
 import pytest
@@ -23,6 +24,7 @@ from product.sites import keys
         ("https://bücher.de/", "xn--bcher-kva.de"),
         ("https://www.xn--bcher-kva.de/", "xn--bcher-kva.de"),
         ("https://BÜCHER.de/", "xn--bcher-kva.de"),
+        ("https://ｅxample。com/", "example.com"),
         ("http://example.com:80/", "example.com"),
         ("https://example.com:443/", "example.com"),
         ("https://example.com:8443/", "example.com:8443"),
@@ -52,6 +54,45 @@ def test_the_site_of_a_url(url: str, site: str) -> None:
 def test_one_spelling_of_a_page(url: str, same: str) -> None:
     assert keys.normalise_url(url) == same
     assert keys.normalise_url(same) == same
+
+
+LABEL, LAST = "a" * 63, "b" * 61
+LONGEST = ".".join([LABEL, LABEL, LABEL, LAST])
+assert len(LONGEST) == 253
+
+
+@pytest.mark.parametrize(
+    ("fits", "does_not"),
+    [
+        (f"http://{LONGEST}/", f"http://{LONGEST}b/"),
+        (f"http://{LABEL}.de/", f"http://{LABEL}a.de/"),
+        ("http://a.de/", "http://a..de/"),
+        ("http://a.1a/", "http://a.1/"),
+        ("http://a-_1.de/", "http://a,1.de/"),
+        (f"http://a.de/{'x' * 4084}", f"http://a.de/{'x' * 4085}"),
+        ("http://a.de/!", "http://a.de/ "),
+        ("http://a.de/!", "http://a.de/\x1f"),
+        ("http://a.de/~", "http://a.de/\x7f"),
+        ("http://a.de/\x80", "http://a.de/\\"),
+        ("http://xn--bcher-kva.de/", "http://xn--a.de/"),
+        ("http://b.xn--bcher-kva.de/", "http://b.xn--a.de/"),
+    ],
+)
+def test_where_a_url_ends(fits: str, does_not: str) -> None:
+    keys.normalise_url(fits)
+    with pytest.raises(keys.UrlRejected):
+        keys.normalise_url(does_not)
+
+
+def test_what_a_person_calls_a_site() -> None:
+    for text in ("example.com", "www.example.com", "https://www.example.com/a", "EXAMPLE.com."):
+        assert keys.site_named(text) == "example.com"
+    assert keys.site_named("BÜCHER.de:8443") == "xn--bcher-kva.de:8443"
+
+
+def test_a_page_is_known_by_half_a_hash() -> None:
+    assert keys.page_key("http://example.com/") == hashlib.sha256(b"http://example.com/").hexdigest()[:32]
+    assert len(keys.page_key("http://example.com/")) == 32
 
 
 @given(st.text(max_size=40).map(lambda text: f"http://{text}") | st.text(max_size=40))

@@ -84,6 +84,19 @@ def test_the_spec_has_the_terms_of_the_code() -> None:
     assert sorted(told) == sorted(coded)
 
 
+def test_the_spec_says_the_numbers_of_the_code() -> None:
+    text = " ".join(SPEC.read_text().split())
+    for sentence in (
+        f"{states.OUTAGE_SITES} different sites in a row within {states.OUTAGE_WINDOW_S / 60:.3g} minutes",
+        f"REACHED at {states.FAILURES_TO_DEAD} failures in a row ({states.FAILURES_TO_DEAD_AFTER_OK} where `past` is GOOD)",
+        f"at {states.CHALLENGES_TO_REPEAT} challenges in a row, at {states.GOODS_TO_FRIENDLY} good answers",
+        f'more than {states.EVIDENCE_TERM_S / 86_400:.6g} d ago is not "in a row"',
+        f"at most {states.RETRY_MAX_S / 86_400:.6g} d, {states.RETRY_DEFAULT_S / 60:.6g} min where there is none",
+        f"more than {states.CLOCK_STEP_MAX_S / 3600:.6g} h in the future is past its term",
+    ):
+        assert sentence in text
+
+
 def test_no_state_is_without_a_way_out() -> None:
     for state in State:
         assert state is State.NEUTRAL or states.TERM_S[state] > 0

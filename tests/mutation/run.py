@@ -1,0 +1,181 @@
+"""The run itself, started by ``__main__`` inside the copy. Mutants are cosmic-ray's; each is tried in a fork.
+
+A fork and not ``cosmic-ray exec``: most of a mutant's time would be the start of pytest, and what a failing test
+leaves running is ended with the fork's session. The libraries are imported before the fork, our own modules after it.
+mutmut was tried: it sees no tables and constants of a module, and its wrapper hides the caller whose literals
+``declare`` looks at.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import random
+import re
+import select
+import signal
+import sys
+import sysconfig
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib.util import cache_from_source
+from pathlib import Path
+
+import hypothesis
+import pytest
+from cosmic_ray.commands import init
+from cosmic_ray.mutating import use_mutation
+from cosmic_ray.plugins import get_operator
+from cosmic_ray.work_db import use_db
+from cosmic_ray.work_item import MutationSpec
+
+from tests.mutation.targets import Change, Reason, Target, choose_targets, load_reasons, parse_arguments
+
+# One of each kind: all the others that cosmic-ray has for an operator are noticed by what notices these.
+OPERATORS = re.compile(
+    r"core/(AddNot|ExceptionReplacer|NumberReplacer|RemoveDecorator|ZeroIterationForLoop"
+    r"|ReplaceAndWithOr|ReplaceOrWithAnd|ReplaceTrueWithFalse|ReplaceFalseWithTrue"
+    r"|ReplaceBreakWithContinue|ReplaceContinueWithBreak|ReplaceUnaryOperator_Delete_(Not|USub)"
+    r"|ReplaceComparisonOperator_(Eq_NotEq|NotEq_Eq|Is_IsNot|IsNot_Is|Lt_LtE|Lt_GtE|LtE_Lt|LtE_Gt|Gt_GtE|Gt_LtE|GtE_Gt|GtE_Lt)"
+    r"|ReplaceBinaryOperator_(Add_Sub|Sub_Add|Mul_FloorDiv|FloorDiv_Mul|Div_Mul|Mod_FloorDiv|BitAnd_BitOr))"
+)
+PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:killmatrix")
+TIMEOUT_LEAST_S = 20.0  # an endless loop ends here; a machine that is busy does not
+TIMEOUT_FACTOR = 10
+
+
+class Trial:
+    """Runs a target's tests in forks of this process, each in a session of its own."""
+
+    def __init__(self, target: Target, log: Path) -> None:
+        """Run once unchanged: measures the time, imports the libraries, raises SystemExit when a test fails."""
+        self._target, self._log, self._timeout_s = target, log, 3600.0
+        started = time.monotonic()
+        libraries = log.with_suffix(".libraries")
+        if self._run(libraries) != 0:
+            raise SystemExit(f"{target.module}: its tests fail before anything is changed\n{log.read_text()}")
+        self._timeout_s = max(TIMEOUT_LEAST_S, TIMEOUT_FACTOR * (time.monotonic() - started))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are imported early, which some remark on
+            for name in libraries.read_text().splitlines():
+                with suppress(ImportError):
+                    importlib.import_module(name)
+
+    def notices(self) -> bool:
+        """Whether a test fails now. One that does not end has noticed, too."""
+        return self._run() != 0
+
+    def _run(self, libraries: Path | None = None) -> int:
+        pid = os.fork()
+        if pid == 0:
+            self._be_the_tests(libraries)
+        pidfd = os.pidfd_open(pid)
+        try:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.poll(self._timeout_s * 1000)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)  # the tests if they hang, and what they left behind
+            os.close(pidfd)
+            status = os.waitpid(pid, 0)[1]
+        return status
+
+    def _be_the_tests(self, libraries: Path | None) -> None:
+        status = 70
+        try:
+            os.setsid()
+            out = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for fd in (1, 2):
+                os.dup2(out, fd)
+            if libraries is None:  # two changes within a second would look alike to whoever compares time and size
+                sys.dont_write_bytecode = True
+                os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+            phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # no time for shrinking
+            hypothesis.settings.register_profile("mutation", phases=phases, derandomize=True, deadline=None)
+            hypothesis.settings.load_profile("mutation")
+            status = int(
+                pytest.main([*PYTEST, f"--basetemp={self._log.parent / 'basetemp'}", *self._target.pytest_arguments])
+            )
+            if libraries is not None:
+                libraries.write_text("\n".join(_library_names()))
+        finally:
+            os._exit(status)
+
+
+def _library_names() -> Iterator[str]:
+    roots = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))
+    for name, module in sys.modules.items():
+        if name != "__main__" and (getattr(module, "__file__", None) or "").startswith(roots):
+            yield name
+
+
+def list_mutants(target: Target, sample: int | None, seed: int) -> list[MutationSpec]:
+    """The target's mutants in the order of its lines; at most ``sample`` of them."""
+    with use_db(":memory:") as session:
+        init([Path(target.module)], session, {})
+        specs = [spec for item in session.work_items for spec in item.mutations]
+    chosen = [spec for spec in specs if OPERATORS.fullmatch(spec.operator_name)]
+    chosen.sort(key=lambda spec: (spec.start_pos, spec.operator_name, spec.occurrence))
+    if sample is not None and sample < len(chosen):
+        chosen = sorted(random.Random(seed).sample(chosen, sample), key=lambda spec: spec.start_pos)
+    return chosen
+
+
+def describe(spec: MutationSpec, original: str, mutated: str) -> Change:
+    lines = list(difflib.unified_diff(original.splitlines(), mutated.splitlines(), lineterm="", n=0))[2:]
+    before, after = (" ".join(" ".join(line[1:] for line in lines if line[0] == sign).split()) for sign in "-+")
+    return Change(str(spec.module_path), spec.start_pos[0], before, after)
+
+
+def try_target(target: Target, specs: Sequence[MutationSpec], trial: Trial) -> list[Change]:
+    """The changes that no test of the target notices."""
+    survivors = []
+    for spec in specs:
+        operator = get_operator(spec.operator_name)(**spec.operator_args)
+        with use_mutation(Path(spec.module_path), operator, spec.occurrence) as (original, mutated):
+            if not trial.notices():
+                survivors.append(describe(spec, original, mutated))
+    return survivors
+
+
+def run(targets: Sequence[Target], sample: int | None, seed: int) -> int:
+    reasons = load_reasons()
+    used: set[tuple[Reason, str]] = set()
+    total = noticed = unexplained = 0
+    for target in targets:
+        trial = Trial(target, Path("..", "tests.log").resolve())
+        Path(cache_from_source(target.module)).unlink(missing_ok=True)
+        specs = list_mutants(target, sample, seed)
+        survivors = try_target(target, specs, trial)
+        used.update((reason, change.after) for change in survivors for reason in reasons if reason.excuses(change))
+        bare = [change for change in survivors if not any(reason.excuses(change) for reason in reasons)]
+        print(f"{target.module:<36} {len(specs):4} changes  {len(specs) - len(survivors):4} noticed", end="")
+        print(f"  {len(survivors) - len(bare):4} with a reason  {len(bare):4} survived", flush=True)
+        for change in bare:
+            print(f"  survived  {change}", flush=True)
+        total, noticed = total + len(specs), noticed + len(specs) - len(survivors)
+        unexplained += len(bare)
+    modules = {target.module for target in targets} if sample is None else set()
+    stale = [(r, after) for r in reasons if r.module in modules for after in r.after if (r, after) not in used]
+    for reason, after in stale:
+        print(f"stale reason  {reason.module}\n    - {reason.before}\n    + {after}")
+        print("    a test notices this change by now, or the line is another one")
+    due = noticed + unexplained
+    print(f"{total} changes, {total - due} with a reason; score {100 * noticed / max(1, due):.1f}%")
+    return 1 if unexplained or stale else 0
+
+
+def main() -> int:
+    asked = parse_arguments()
+    try:
+        return run(choose_targets(asked.parts), asked.sample, asked.seed)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
