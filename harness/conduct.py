@@ -109,7 +109,8 @@ class Conduct:
         argv, beside = (self.spec.run, self.spec.arm) if first else (self.spec.recover, None)
         role, tree = "run" if first else "recovery", self.story.moments[-1].tree
         self.story.recoveries += not first
-        with watch_tree(self.sandbox) as watch:  # before it starts: it may have written when it is held for the first time
+        # watched before it starts: it may have written by the time that it is held first
+        with watch_tree(self.sandbox) as watch:
             running = self._start(role, argv, ",".join(filter(None, (beside, EVERY))))
             while (record := running.wait_for_pause()) is not None:
                 if watch.changed():
