@@ -95,12 +95,12 @@ def kill_at(engine: Engine, node: Node, step: Step) -> Story:
 
 
 @contextlib.contextmanager
-def open_crew(project: Project, spawn: SpawnKind, root: Path, jobs: int) -> Iterator[Crew]:
+def open_engines(project: Project, spawn: SpawnKind, root: Path, jobs: int) -> Iterator[Engines]:
     with contextlib.ExitStack() as stack:
         engines = [stack.enter_context(open_engine(project, spawn, root / f"worker-{n}")) for n in range(jobs)]
         pool = ThreadPoolExecutor(jobs, thread_name_prefix="branch")
         try:
-            yield Crew(engines, pool)
+            yield Engines(engines, pool)
         except BaseException:  # Ctrl-C too: nobody waits for what is running
             for engine in engines:
                 engine.abandon()
@@ -109,7 +109,7 @@ def open_crew(project: Project, spawn: SpawnKind, root: Path, jobs: int) -> Iter
             pool.shutdown(cancel_futures=True)
 
 
-class Crew:
+class Engines:
     """Engines, one for each thread that asks; results in the order of what was asked."""
 
     def __init__(self, engines: Sequence[Engine], pool: ThreadPoolExecutor) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from harness.branching import Node, Places, go_on_from, kill_at, open_crew, try_again
+from harness.branching import Node, Places, go_on_from, kill_at, open_engines, try_again
 from harness.conduct import Story
 from harness.engine import Engine
 from harness.model import Cell, Step
@@ -57,10 +57,10 @@ def plan_deeper(
     cells: list[Cell] = []
     frontier = [Place(Node(0, name, (), Story([], name))) for name in scenarios]
     seen: set[tuple[str, str]] = set()
-    with session_directory() as root, open_crew(project, spawn, root, jobs) as crew:
+    with session_directory() as root, open_engines(project, spawn, root, jobs) as engines:
         for level in range(1, depth + 1):
             new: list[Place] = []
-            for survey in crew.map(_try_to_survey, frontier):
+            for survey in engines.map(_try_to_survey, frontier):
                 for form, step in survey.places.items():
                     state = (_kind(project, survey.node.scenario), form)
                     if state in seen:

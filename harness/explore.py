@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from harness.branching import Node, Places, go_on_from, kill_at, open_crew, try_again
+from harness.branching import BranchingError, Node, Places, go_on_from, kill_at, open_engines, try_again
 from harness.conduct import Story
-from harness.engine import Engine
+from harness.engine import Engine, SetUpFailed
 from harness.exploration import Exploration, Finding, State, Transition
-from harness.judge.invariants import judge_passage
+from harness.judge.invariants import BlindJudge, judge_passage
 from harness.judge.scenario import History, Scenario
 from harness.judge.tree import Tree
 from harness.matrix import Matrix
@@ -69,15 +69,15 @@ def explore(
     each state what was found so far and how many states wait. Raises BranchingError, SetUpFailed, BlindJudge.
     """
     started = time.perf_counter()
-    with session_directory() as root, open_crew(project, spawn, root, jobs) as crew:
-        search = _Search(project.matrix, crew.call(lambda engine: engine.scenario(scenario)), scenario, exact_depth)
+    with session_directory() as root, open_engines(project, spawn, root, jobs) as engines:
+        search = _Search(project.matrix, engines.call(lambda engine: engine.scenario(scenario)), scenario, exact_depth)
         found, frontier, depth = search.found, [search.start()], 0
         while frontier and not found.findings:
             if depth == depth_max or len(found.states) > STATES_MAX:
                 found.stopped = f"stopped after {depth} crashes, with {len(found.states):,} states"
                 break
             depth += 1
-            expansions = crew.map(functools.partial(_try_to_expand, exact=search.is_exact(depth)), frontier)
+            expansions = engines.map(functools.partial(_try_to_expand, exact=search.is_exact(depth)), frontier)
             new: list[Node] = []
             for number, (node, expansion) in enumerate(zip(frontier, expansions, strict=True), 1):
                 new += search.take_in(node, expansion, depth)
@@ -129,7 +129,12 @@ class _Search:
 
 
 def _try_to_expand(engine: Engine, node: Node, exact: bool) -> Expansion:
-    return try_again(lambda node: expand(engine, node, exact=exact), engine, node)
+    try:
+        return try_again(lambda node: expand(engine, node, exact=exact), engine, node)
+    except (BranchingError, SetUpFailed, BlindJudge):
+        raise
+    except (Exception, SystemExit) as error:  # of the scenario's own code, which may meet a disk that it cannot read
+        return Expansion(Tree(), (), (), f"{type(error).__name__}: {error}", (), 0)
 
 
 def expand(engine: Engine, node: Node, *, exact: bool) -> Expansion:

@@ -110,6 +110,14 @@ def test_a_kill_that_does_not_happen_is_no_fixpoint(project: Project) -> None:
     assert any("kill did not end it" in finding.unknown for finding in found.findings)
 
 
+@pytest.mark.parametrize(("judge", "says"), [("Raises", "the judge stumbled"), ("EndsTheProcess", "the judge left")])
+def test_a_judge_that_crashes_is_no_fixpoint(tmp_path: Path, judge: str, says: str) -> None:
+    matrix = toy.write_toy(tmp_path / "project", toy.toy_matrix({"toy.crashes": toy.scenario(judge=judge)}))
+    found = search(open_project(matrix), "toy.crashes")
+    assert found.exit_status == 2 and not found.fixpoint
+    assert says in found.findings[0].unknown
+
+
 def test_a_search_that_is_stopped_proves_nothing(project: Project) -> None:
     found = search(project, toy.HEALTHY, depth_max=1)
     assert found.stopped and not found.fixpoint and found.exit_status == 2
