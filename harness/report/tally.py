@@ -220,7 +220,7 @@ def headline(summary: Summary) -> str:
     silent = [f"{n:,} {word}" for n, word in ((summary.unknown, "unknown"), (summary.unreached, "unreached")) if n]
     parts = [f"{' and '.join(silent)} of {summary.cells:,} cells"] if silent else []
     if len(summary.reasons) > summary.points_missing + summary.rows_missing:
-        parts.append("the run as a whole is not one, for the reasons told")
+        parts.append("the run is not complete")
     if summary.points_missing:
         parts.append(f"listed points not reached: {summary.points_missing:,}")
     if summary.rows_missing:
