@@ -87,7 +87,8 @@ def test_the_closure_of_a_right_program(project: Project) -> None:
 
 
 def test_the_search_does_not_depend_on_the_jobs(project: Project) -> None:
-    assert shape(search(project, toy.HEALTHY, jobs=1)) == shape(search(project, toy.HEALTHY, jobs=3))
+    alone = search(project, toy.HEALTHY, jobs=1)
+    assert alone.fixpoint and shape(alone) == shape(search(project, toy.HEALTHY, jobs=3))
 
 
 def test_a_mistake_that_only_a_second_crash_shows_is_found_by_its_shortest_path(
@@ -192,6 +193,7 @@ def test_a_number_that_the_circle_passed_meanwhile_is_noticed(
     story = Story([])
     with engine.open_conduct(toy.HEALTHY, story) as conduct:
         conduct.run(Step("toy.pending", 1, "kill"))
+        assert story.worst is None
         (dead,) = story.pids - {0}
         given = {"before": dead, "within": dead - 1, "after the circle begins again": dead + 1}[where]
         monkeypatch.setattr(
@@ -209,6 +211,7 @@ def test_a_process_with_the_number_of_a_dead_one_of_its_story_is_noticed(project
     story = Story([])
     with engine.open_conduct(toy.HEALTHY, story) as conduct:
         conduct.run(Step("toy.pending", 1, "kill"))
+        assert story.worst is None
         story.pids.update(range(2, 1 << 22))
         with pytest.raises(RecycledPid):
             conduct.settle()
@@ -221,6 +224,7 @@ def test_a_branch_whose_dead_have_living_numbers_is_led_there_again(
     story = Story([])
     with engine.open_conduct(toy.HEALTHY, story) as conduct:
         conduct.run(steps[0])
+        assert story.worst is None
     node = Node(0, toy.HEALTHY, steps, story)
     old = story.moments[-1].result.pid  # type: ignore[union-attr]
     monkeypatch.setattr(conduct_module, "is_in_use", lambda pid: pid == old)

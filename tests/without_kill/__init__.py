@@ -23,6 +23,8 @@ from tests.without_kill.site import sitecustomize
 _PROPERTY = "without-kill"
 REASONS = {  # glob of node ids -> why it passes all the same
     "tests/harness/test_runner.py::test_ctrl_c_in_the_middle": "what ends is the harness, whatever its cells found",
+    "tests/harness/test_cluster.py::test_ctrl_c": "what ends is the run, whatever its cells found",
+    "tests/harness/test_cluster.py::test_the_scheduler_is_lost_in_the_middle": "what ends is the scheduler, by our hand",
     "tests/harness/test_engine.py::test_nothing_is_left_of_a_cell": "it looks for what is left, whatever was found",
     "tests/harness/test_resume.py::test_processes_of_another_kind_do_not_go_on": "it is refused before any cell runs",
     "tests/harness/test_store.py::test_ten_thousand_results_do_not_fill_the_memory": "one result, whatever it says, is "
