@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from harness.conduct import Conduct, RecycledPid, Story
+from harness.conduct import TRIES_MAX, Conduct, RecycledPid, Story
 from harness.engine import Engine
 from harness.judge.scenario import Scenario
 from harness.judge.tree import Tree
@@ -23,8 +23,6 @@ from harness.runner import Project, SpawnKind, open_engine
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-TRIES_MAX = 3
 
 
 class BranchingError(Exception):
@@ -72,11 +70,15 @@ def go_on_from(engine: Engine, node: Node) -> contextlib.AbstractContextManager[
 
 @dataclass(slots=True)
 class Places:
-    """Where to kill a process that is held at each of its points: one place for each form of the disk under it."""
+    """Where to kill a process that is held at each of its points: one place for each form of the disk under it.
+
+    ``trees``: the disk where it first had the form.
+    """
 
     scenario: Scenario
     exact: bool
     steps: dict[str, Step] = field(default_factory=dict)
+    trees: dict[str, Tree] = field(default_factory=dict)
     _last: Tree | None = None
 
     def look(self, record: Record, tree: Tree) -> None:
@@ -84,7 +86,8 @@ class Places:
         if tree is not self._last:
             self._last = tree
             form = self.scenario.canonical(tree, folded=not self.exact)
-            self.steps.setdefault(form, Step(record.point, record.hit, "kill"))
+            if form not in self.steps:
+                self.steps[form], self.trees[form] = Step(record.point, record.hit, "kill"), tree
 
 
 def kill_at(engine: Engine, node: Node, step: Step) -> Story:

@@ -22,6 +22,7 @@ from harness.pids import any_given, is_in_use, last_given
 from killpoints.plan import EVERY
 
 NOTHING_SAID = Expect()
+TRIES_MAX = 3  # of a story whose dead have numbers that somebody got; there are only 32,768 on many machines
 Starter = Callable[[str, list[str], str], Any]
 
 

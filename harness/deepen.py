@@ -4,7 +4,8 @@ They are planned from what is reachable, not from a product of points: a dry run
 points, tells which disks it passes. One cell is planned for each state that so many crashes can leave and fewer cannot; the
 scenario's canonical form, unfolded, says what is one state. A recovery is a new process and knows nothing but the disk, so
 another way to the same state would try the same again, and so would another scenario that recovers, retries and judges
-alike. The cells are run like any other.
+alike. What a recovery must not do on its way there is looked at in the dry run: a place where the disk is wrong already has
+its cell, whatever state it is. The cells are run like any other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass, replace
 from harness.branching import Node, Places, go_on_from, kill_at, open_engines, try_again
 from harness.conduct import Story
 from harness.engine import Engine
+from harness.judge.invariants import judge_passage
+from harness.judge.scenario import History, Moment
 from harness.model import Cell, Step
 from harness.plan import expect_of
 from harness.runner import Project, SpawnKind
@@ -35,10 +38,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The disk, and where the process that starts on it can be killed: the form of what that leaves -> the step."""
+    """The disk, and where the process that starts on it can be killed: the form of what that leaves -> the step.
+
+    ``wrong``: the forms of disks that should not have been there, however they go on.
+    """
 
     node: Node
     places: Mapping[str, Step]
+    wrong: frozenset[str]
 
 
 def plan_deeper(
@@ -63,12 +70,11 @@ def plan_deeper(
             for survey in engines.map(_try_to_survey, frontier):
                 for form, step in survey.places.items():
                     state = (_kind(project, survey.node.scenario), form)
-                    if state in seen:
-                        continue
-                    seen.add(state)
-                    new.append(Place(survey.node, step))
-                    if level > 1:
+                    if state not in seen:
+                        new.append(Place(survey.node, step))
+                    if level > 1 and (state not in seen or form in survey.wrong):
                         cells.append(_cell(project, survey.node, step))
+                    seen.add(state)
                 observe(len(cells))
             frontier = new
     return tuple(cells)
@@ -89,10 +95,20 @@ def _try_to_survey(engine: Engine, place: Place) -> Survey:
     def survey(node: Node) -> Survey:
         if place.step is not None:
             node = replace(node, steps=(*node.steps, place.step), story=kill_at(engine, node, place.step))
-        places = Places(engine.scenario(node.scenario), exact=True)
+        scenario = engine.scenario(node.scenario)
+        places = Places(scenario, exact=True)
         with go_on_from(engine, node) as conduct:
+            before = len(conduct.story.moments)
             conduct.look_on(places.look)
-        return Survey(node, places.steps)
+        if conduct.story.worst is not None:
+            raise DeepeningFailed(conduct.story.why)  # the disk is not what a crash there leaves
+        *past, ran = conduct.story.moments[: before + 1]
+        wrong = (
+            form
+            for form, tree in places.trees.items()
+            if judge_passage(scenario, History((*past, Moment(ran.role, tree))))
+        )
+        return Survey(node, places.steps, frozenset(wrong))
 
     try:
         return try_again(survey, engine, place.node)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.conduct import NOTHING_SAID, Conduct, RecycledPid, Story
+from harness.conduct import NOTHING_SAID, TRIES_MAX, Conduct, RecycledPid, Story
 from harness.faults import find_fault
 from harness.faults.base import how_it_ended
 from harness.judge.invariants import BlindJudge, check_sight, judge_history
@@ -40,8 +40,6 @@ from harness.model import (
 from harness.pids import is_in_use
 from harness.sandbox import remove_tree
 from killpoints import Plan
-
-TRIES_MAX = 3  # of a cell whose processes got a number of its own dead; there are only 32,768 on many machines
 
 
 class SetUpFailed(Exception):

@@ -150,14 +150,23 @@ def expect_of(scenario: str, steps: Sequence[Step], matrix: Matrix) -> Expect:
     That is the code of a rival that meets a living owner, and the refusal that the last fault leads to, where every
     scenario of the point that speaks of it agrees.
     """
-    first = matrix.points[steps[0].point]
-    if len(steps) == 1 and scenario in first.scenarios and scenario in first.scenarios_of(steps[0].fault):
-        return first.expected(scenario, steps[0].fault)
+    first, last = _row_of(scenario, steps[0], matrix), _row_of(scenario, steps[-1], matrix)
+    if len(steps) == 1 and first is not None:
+        return first
     said = [(step, expect) for step in steps for expect in matrix.points[step.point].all_expected(step.fault)]
     codes = {expect.code for step, expect in said if step.fault.startswith("rival")}
     refusals = {expect.refuses for step, expect in said if step is steps[-1]}
-    refuses = (refusals.pop() if len(refusals) == 1 else None) or refusal_of(scenario, matrix).refuses
+    # what every recovery refuses after the first fault, it refuses after a crash of it that no row speaks of, too
+    begun = first.refuses if first is not None and last is None else None
+    refuses = (refusals.pop() if len(refusals) == 1 else None) or begun or refusal_of(scenario, matrix).refuses
     return Expect(code=codes.pop() if len(codes) == 1 else None, refuses=refuses)
+
+
+def _row_of(scenario: str, step: Step, matrix: Matrix) -> Expect | None:
+    """What the matrix says of this step in this scenario; None where it plans no such cell."""
+    point = matrix.points[step.point]
+    is_planned = scenario in point.scenarios and scenario in point.scenarios_of(step.fault)
+    return point.expected(scenario, step.fault) if is_planned else None
 
 
 def refusal_of(scenario: str, matrix: Matrix) -> Expect:

@@ -5,6 +5,7 @@ Real processes of the little program (tests/harness/toy.py), which is right, or 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import signal
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness import conduct as conduct_module
-from harness.branching import BranchingError, Node, try_again
+from harness.branching import BranchingError, Node, go_on_from, kill_at, try_again
 from harness.conduct import Conduct, RecycledPid, Story
 from harness.deepen import DeepeningFailed, plan_deeper
 from harness.engine import Engine
@@ -33,6 +34,7 @@ pytestmark = [
 ]
 
 SECOND, FOLDS, HARMLESS, BROKEN = "toy.second-time", "toy.folds", "toy.kill-does-nothing", "toy.broken"
+REWINDS, INODES = "toy.rewinds", "toy.inodes"
 SECOND_CRASH = f"{SECOND}/toy.pending#1=kill>toy.redone#1=kill"
 
 
@@ -43,6 +45,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         SECOND: toy.scenario("second-time"),
         FOLDS: toy.scenario(judge="Folds"),
         HARMLESS: toy.scenario("kill-does-nothing"),
+        REWINDS: toy.scenario("rewinds"),
+        INODES: toy.scenario(judge="KnowsInodes"),
         BROKEN: toy.scenario(prepare=[{"run": ["sh", "-c", "echo no disk >&2; exit 3"]}]),
     }
     return open_project(toy.write_toy(tmp_path_factory.mktemp("project"), toy.toy_matrix(scenarios)))
@@ -134,6 +138,62 @@ def test_deeper_cells_are_the_states_that_fewer_crashes_do_not_leave(project: Pr
     cells = plan_deeper(project, [toy.HEALTHY, SECOND], 2, jobs=2, spawn="fork")
     assert [str(cell) for cell in cells] == [SECOND_CRASH, SECOND_CRASH.replace("pending#1", "pending#2")]
     assert [engine.run_cell(cell).verdict for cell in cells] == [Verdict.FAIL, Verdict.FAIL]
+
+
+def test_a_wrong_moment_on_the_way_to_a_state_that_is_known_is_found(project: Project, engine: Engine) -> None:
+    """The recovery takes a record back and appends it again: killed between, it leaves what the first process left."""
+    assert run(engine, project, f"{REWINDS}/toy.appended#1=kill").verdict is Verdict.PASS
+    cells = plan_deeper(project, [REWINDS], 2, jobs=1, spawn="fork")
+    results = [engine.run_cell(cell) for cell in cells]
+    assert {str(result.cell): result.verdict for result in results} == {
+        f"{REWINDS}/toy.appended#{hit}=kill>toy.redone#1=kill": Verdict.FAIL for hit in (1, 2)
+    }
+    found = search(project, REWINDS)
+    assert found.exit_status == 1 and len(found.violations[0].steps) == 2
+    assert "nothing_overwritten" in {violation.invariant for violation in found.violations[0].violations}
+
+
+def test_nothing_is_planned_from_a_crash_that_did_not_happen(project: Project) -> None:
+    with pytest.raises(DeepeningFailed, match="kill did not end it"):
+        plan_deeper(project, [HARMLESS], 2, jobs=1, spawn="fork")
+
+
+def test_a_program_that_knows_inodes_never_goes_on_in_a_copy(project: Project, engine: Engine) -> None:
+    """Each branch is led there from the set-up: by a process of its own."""
+    first = [run(engine, project, f"{INODES}/toy.pending#1=kill>toy.redone#1=kill").steps[0].pid for _ in range(2)]
+    assert None not in first and first[0] != first[1]
+    steps = (Step("toy.pending", 1, "kill"),)
+    root = Node(0, INODES, (), Story([]))
+    node = Node(0, INODES, steps, kill_at(engine, root, steps[0]))
+    with go_on_from(engine, node) as conduct:
+        assert conduct.story.worst is None and conduct.story.steps[0].step == steps[0]
+        assert conduct.story.steps[0].pid != node.story.steps[0].pid
+    assert search(project, INODES).fixpoint
+
+
+def test_a_disk_is_watched_before_anything_can_write_to_it(
+    project: Project, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    watch_tree = conduct_module.watch_tree
+
+    @contextlib.contextmanager
+    def watch(root: Path) -> Iterator[object]:
+        with watch_tree(root) as found:
+            order.append("watched")
+            yield found
+
+    monkeypatch.setattr(conduct_module, "watch_tree", watch)
+    with engine.open_conduct(toy.HEALTHY, Story([])) as conduct:
+        start = conduct._start
+
+        def tell(role: str, argv: list[str], plan: str) -> object:
+            order.append("started")
+            return start(role, argv, plan)
+
+        conduct._start = tell
+        conduct.look_on(lambda _record, _tree: None)
+    assert order == ["watched", "started"]
 
 
 def test_each_further_crash_is_planned_from_the_one_before(project: Project) -> None:

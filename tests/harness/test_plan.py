@@ -127,6 +127,14 @@ def test_a_chain_expects_the_refusal_that_its_scenario_is_about() -> None:
     assert parse_cell(f"toy.other/{chain}", Matrix.model_validate(document)).expect == Expect()
 
 
+def test_a_chain_expects_the_refusal_that_it_began_with() -> None:
+    """Where no row speaks of its last point in its scenario: a recovery that refuses, and is killed, refuses again."""
+    begun = matrix(expect={"kill": {"row": "R9", "refuses": "E_LOCK"}})
+    chain = "toy.pending#1=kill>toy.redone#1=kill"
+    assert parse_cell(f"toy.healthy/{chain}", begun).expect == Expect(refuses="E_LOCK")
+    assert parse_cell(f"toy.healthy/{chain}", matrix()).expect == Expect()
+
+
 def test_a_step_that_the_matrix_does_not_plan_expects_no_row_either() -> None:
     """A point is tried by hand in a scenario that no row names for it."""
     assert parse_cell("toy.healthy/toy.redone#1=kill", matrix()).expect == Expect()
