@@ -50,9 +50,9 @@ def fork() -> int:
     assert _libc is not None
     _call(reversed(_before))
     pid = int(_libc.fork())
+    number = ctypes.get_errno()  # a hook may call the C library as well
     _call(_in_parent if pid else _in_child)
     if pid < 0:
-        number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return pid
 

@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 
 import pytest
 
 import product.collector
 from product.collector.states import TABLES
-from product.durable.table import ANY
+from tests.spec_tables import require_same_rows
 
 SPEC = Path(product.collector.__file__).with_name("SPEC.md")
 
 
-def read_table(name: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table below ``### name``."""
-    section = SPEC.read_text().split(f"\n### {name}\n")[1].split("\n#")[0]
-    lines = [
-        [part.strip() for part in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")
-    ]
-    return lines[0], lines[2:]
-
-
-def words(value: object, column: type[Enum]) -> str:
-    if value is ANY:
-        return "any"
-    if isinstance(value, Enum):
-        return str(value.value)
-    assert isinstance(value, frozenset)
-    return " / ".join(str(member.value) for member in column if member in value)
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_the_spec_and_the_code_have_the_same_rows(name: str) -> None:
-    table = TABLES[name]
-    header, rows = read_table(name)
-    assert header == ["row", *table.columns, "only action"]
-    coded = [
-        [
-            row.label,
-            *(words(row.when[c], table.columns[c]) if row.when else "else" for c in table.columns),
-            row.action.value,
-        ]
-        for row in table.rows
-    ]
-    assert rows == coded
+    require_same_rows(SPEC.read_text(), f"### {name}", TABLES[name])
 
 
 def test_every_label_of_the_protocol_is_there() -> None:

@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 
 import pytest
 
 import product.signals
 from product.durable.cursor import CursorState, EffectState
-from product.durable.table import ANY
 from product.signals.states import TABLES
 from product.signals.tally import REASONS
+from tests.spec_tables import read_table, require_same_rows
 
 SPEC = Path(product.signals.__file__).with_name("SPEC.md")
 
 
-def read_table(section: str, text: str = "") -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the first table below that heading."""
-    body = (text or SPEC.read_text()).split(f"\n{section}\n")[1].split("\n#")[0]
-    lines = [[part.strip() for part in line.strip("|").split("|")] for line in body.splitlines() if line[:1] == "|"]
-    return lines[0], lines[2:]
-
-
-def words(value: object, column: type[Enum]) -> str:
-    if value is ANY:
-        return "any"
-    if isinstance(value, Enum):
-        return str(value.value)
-    assert isinstance(value, (frozenset, set))
-    return " / ".join(str(member.value) for member in column if member in value)
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_the_spec_and_the_code_have_the_same_rows(name: str) -> None:
-    table = TABLES[name]
-    header, rows = read_table(f"### {name}")
-    assert header == ["row", *table.columns, "only action"]
-    coded = [
-        [
-            row.label,
-            *(words(row.when[c], table.columns[c]) if row.when else "else" for c in table.columns),
-            row.action.value,
-        ]
-        for row in table.rows
-    ]
-    assert rows == coded
+    require_same_rows(SPEC.read_text(), f"### {name}", TABLES[name])
 
 
 def test_the_spec_and_the_code_reject_for_the_same_reasons() -> None:
-    assert [reason.strip("`") for reason, _ in read_table("## Lines")[1]] == list(REASONS)
+    assert [reason.strip("`") for reason, _ in read_table(SPEC.read_text(), "## Lines")[1]] == list(REASONS)
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 
 import pytest
 
 import product.sites
-from product.durable.table import ANY
 from product.sites import states
 from product.sites.explaining import dimensions
 from product.sites.states import DOMAIN, SIGNALS, TABLES, Event, Move, Outcome, State
+from tests.spec_tables import read_table, require_same_rows
 
 SPEC = Path(product.sites.__file__).with_name("SPEC.md")
 
@@ -30,43 +29,18 @@ OUTCOMES = [Outcome.NETWORK_FAILURE, Outcome.GONE, Outcome.TRANSIENT, Outcome.CH
             Outcome.POOL_HIT]  # fmt: skip
 
 
-def read_table(heading: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the first table below that heading."""
-    body = SPEC.read_text().split(f"\n{heading}\n")[1].split("\n#")[0]
-    lines = [[part.strip() for part in line.strip("|").split("|")] for line in body.splitlines() if line[:1] == "|"]
-    return lines[0], lines[2:]
-
-
-def words(value: object, column: type[Enum]) -> str:
-    if value is ANY:
-        return "any"
-    if isinstance(value, Enum):
-        return str(value.value)
-    assert isinstance(value, (frozenset, set))
-    return " / ".join(str(member.value) for member in column if member in value)
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_the_spec_and_the_code_have_the_same_rows(name: str) -> None:
-    table = TABLES[name]
-    header, rows = read_table(f"### {name}")
-    assert header == ["row", *table.columns, "only action"]
-    coded = [
-        [
-            row.label,
-            *(words(row.when[c], table.columns[c]) if row.when else "else" for c in table.columns),
-            row.action.value,
-        ]
-        for row in table.rows
-    ]
-    assert rows == coded
+    require_same_rows(SPEC.read_text(), f"### {name}", TABLES[name])
 
 
 def test_the_spec_has_the_table_of_the_page() -> None:
-    assert [row[:3] for row in read_table("## Dimensions")[1]] == PAGE
+    assert [row[:3] for row in read_table(SPEC.read_text(), "## Dimensions")[1]] == PAGE
 
 
-@pytest.mark.parametrize(("row", "outcome"), list(zip(read_table("## Dimensions")[1], OUTCOMES, strict=True)))
+@pytest.mark.parametrize(
+    ("row", "outcome"), list(zip(read_table(SPEC.read_text(), "## Dimensions")[1], OUTCOMES, strict=True))
+)
 def test_each_row_of_the_page_is_kept_by_the_rows_it_names(row: list[str], outcome: Outcome) -> None:
     coded = [coded.label for coded in SIGNALS.rows if coded.when and coded.when["outcome"] is outcome]
     assert coded == row[3].split(", ")
@@ -80,7 +54,10 @@ def test_the_spec_has_the_terms_of_the_code() -> None:
     coded = [[state.value, term] for state, term in states.TERM_S.items()]
     coded += [[f"page {outcome.value}", term] for outcome, term in states.PAGE_TERM_S.items()]
     units = {"d": 86_400, "h": 3600}
-    told = [[what, int(term.split()[0]) * units[term.split()[1]]] for what, term in read_table("## Terms")[1]]
+    told = [
+        [what, int(term.split()[0]) * units[term.split()[1]]]
+        for what, term in read_table(SPEC.read_text(), "## Terms")[1]
+    ]
     assert sorted(told) == sorted(coded)
 
 
