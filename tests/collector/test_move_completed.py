@@ -21,7 +21,8 @@ from tests.collector.helpers import (
     needs_posix,
     nothing_changes,
 )
-from tests.collector.test_spec import read_table, words
+from tests.collector.test_spec import SPEC
+from tests.spec_tables import require_same_rows
 
 ONE, TWO = "one volume", "two volumes"
 EVIDENCE = {"first": evidence_of("first", [1, 2]), "second": evidence_of("second", [2, 3], hour="2026-12-01T00")}
@@ -85,17 +86,7 @@ def require_moved(collector: Collector) -> None:
 
 
 def test_the_spec_and_the_code_have_the_same_rows() -> None:
-    header, rows = read_table("Move")
-    assert header == ["row", *MOVE.columns, "only action"]
-    coded = [
-        [
-            row.label,
-            *(words(row.when[c], MOVE.columns[c]) if row.when else "else" for c in MOVE.columns),
-            row.action.value,
-        ]
-        for row in MOVE.rows
-    ]
-    assert rows == coded
+    require_same_rows(SPEC.read_text(), "### Move", MOVE)
 
 
 def test_every_evidence_moves_and_a_second_time_nothing_is_left_to_do(two_runs: Collector) -> None:

@@ -61,8 +61,7 @@ def recover():
         return []
     record, rows = NEXT.read_text(), ["R2"]
     if WRONG == "rewinds" and record in records():  # for a moment it is as if it had never been appended
-        LOG.write_text(LOG.read_text().replace(record + "\\n", ""))
-        reach(REDONE)
+        attempt(REDONE, LOG.write_text, LOG.read_text().replace(record + "\\n", ""))
         append(LOG, record + "\\n")
     again = WRONG == "second-time" and TRACE.exists()  # a mistake that only a second crash shows
     if WRONG == "second-time":
