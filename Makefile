@@ -59,6 +59,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict killpoints product
 	$(BIN)/mypy harness
+	$(BIN)/mypy --implicit-reexport tests benchmarks
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.run

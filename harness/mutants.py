@@ -1,6 +1,7 @@
 """Runs the matrix against wrong programs: a green matrix is worth what a red one would have shown.
 
-A red cell counts only if the right program passes it here and now: a harness that is broken is red for everything.
+A red cell counts only if the right program passes it here and now: a harness that is broken is red for everything. And
+it must have been judged: a cell of which nothing is known (UNKNOWN) shows no mistake.
 
 A project names in matrix.yaml the module that runs one of its commands with a mistake in it (``mutants: MODULE``):
 ``python -m MODULE --list`` prints the catalogue, ``python -m MODULE MUTANT PROGRAM ARGS`` runs it. Set-ups are made by
@@ -42,7 +43,8 @@ class MutantSpec:
 class MutantResult:
     """``killed_by``: the first cell that did not pass; ``invariant``: what it broke, or its verdict.
 
-    ``unproven``: the cell that did not pass and why it shows nothing: the right program does not pass it either.
+    ``unproven``: the cell that did not pass and why it shows nothing: the right program does not pass it either, or
+    nobody could judge it.
     """
 
     mutant: MutantSpec
@@ -119,12 +121,20 @@ def run_mutant(mutant: MutantSpec, cells: Sequence[Cell], engine: Engine, contro
     for number, cell in enumerate(order_cells(cells, mutant.cells), 1):
         result = engine.run_cell(cell)
         if result.verdict is not Verdict.PASS:
-            right = control.run_cell(cell)
-            if right.verdict is not Verdict.PASS:
-                why = f"{cell}: the right program does not pass it either: {what_broke(right)} {right.why}"
-                return MutantResult(mutant, None, None, number, time.perf_counter() - started, why)
-            return MutantResult(mutant, cell, what_broke(result), number, time.perf_counter() - started)
+            unproven = what_is_unproven(result, control)
+            killed_by, invariant = (None, None) if unproven else (cell, what_broke(result))
+            return MutantResult(mutant, killed_by, invariant, number, time.perf_counter() - started, unproven)
     return MutantResult(mutant, None, None, len(cells), time.perf_counter() - started)
+
+
+def what_is_unproven(red: CellResult, control: Engine) -> str | None:
+    """Why this red cell shows no mistake, or None: it was judged, and the right program passes it."""
+    if red.verdict is Verdict.UNKNOWN:
+        return f"{red.cell}: it could not be judged: {red.why}"
+    right = control.run_cell(red.cell)
+    if right.verdict is not Verdict.PASS:
+        return f"{red.cell}: the right program does not pass it either: {what_broke(right)} {right.why}"
+    return None
 
 
 def what_broke(result: CellResult) -> str:

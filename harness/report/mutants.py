@@ -23,7 +23,7 @@ class MutantsFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MutantRow:
-    """One wrong program in a report. ``unproven``: the right program did not pass the cell either."""
+    """One wrong program in a report. ``unproven``: what its red cell is worth nothing for."""
 
     id: str
     says: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,9 +51,12 @@ def lines_read(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> tuple[Archive
     """The archive, and how many lines had to be read into the index for it."""
     added = []
     original = index._Index._add
-    monkeypatch.setattr(
-        index._Index, "_add", lambda self, line, tip: added.append(line.seq) or original(self, line, tip)
-    )
+
+    def add(self: Any, line: Any, tip: Any) -> None:
+        added.append(line.seq)
+        original(self, line, tip)
+
+    monkeypatch.setattr(index._Index, "_add", add)
     archive = index.open_archive(layout)
     monkeypatch.setattr(index._Index, "_add", original)
     return archive, len(added)

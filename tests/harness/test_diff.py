@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,7 @@ def test_the_status_of_a_diff(
         ({"problems": ("shard 1 of 2 is missing",)}, "shard 1 of 2 is missing"),
     ],
 )
-def test_a_run_that_is_not_complete_did_not_stay_as_good(call: Call, spoil: dict[str, object], why: str) -> None:
+def test_a_run_that_is_not_complete_did_not_stay_as_good(call: Call, spoil: dict[str, Any], why: str) -> None:
     """But what is worse in it is worse."""
     old, new = run_of(PASS, PASS), replace(run_of(PASS, PASS), **spoil)
     called = diff_files(call, old, new)

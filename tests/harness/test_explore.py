@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def engine(project: Project, tmp_path: Path) -> Iterator[Engine]:
         yield opened
 
 
-def search(project: Project, scenario: str, jobs: int = 1, **more: int) -> Exploration:
+def search(project: Project, scenario: str, jobs: int = 1, **more: Any) -> Exploration:
     return explore(project, scenario, jobs=jobs, spawn="fork", **more)
 
 

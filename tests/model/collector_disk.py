@@ -42,7 +42,7 @@ def read_disk(tree: Tree, run_id: str) -> Disk:
     )
 
 
-def _settled(tree: Tree, run_id: str) -> dict[str, bool]:
+def _settled(tree: Tree, run_id: str) -> dict[str, Any]:
     """What of the run is there for good: its lines, its slot, latest."""
     slots = [json.loads(tree.file(path) or b"{}") for path in tree if path.startswith("state/refresh/slots/")]
     return {

@@ -23,7 +23,7 @@ def kill_is_a_no_op() -> None:
     def survive(_number: int) -> None:
         return None
 
-    killpoints.actions._end_self = survive  # type: ignore[assignment]
+    killpoints.actions._end_self = survive
 
 
 @mutant("os.replace where a no-overwrite rename is due", cells=["*lock.created/tmp-synced#1=tamper:foreign-lock"])
@@ -491,7 +491,7 @@ def known_posts_appended() -> None:
     def unknown(_self: Any, _key: str) -> None:
         return None
 
-    index._Lookup.post_of = unknown  # type: ignore[assignment]
+    index._Lookup.post_of = unknown
 
 
 @mutant("a reopen starts the transaction again", cells=["collector.first-commit/collector.transaction.*=kill"])
@@ -586,7 +586,7 @@ def index_believed() -> None:
     def trusting(self: Any, ask: Callable[[], Any]) -> Any:
         return ask()
 
-    index._Lookup._trusting = trusting  # type: ignore[method-assign]
+    index._Lookup._trusting = trusting
 
 
 # ------------------------------------------------------------------------------------------- what no cell can show

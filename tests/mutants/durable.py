@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import killpoints
 from product.durable import files, lock
 from product.durable.errors import StateLocked
 from tests.mutants.catalogue import mutant
@@ -21,15 +22,13 @@ def state_lock_released_early() -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._owner_path.unlink()
 
-    lock.StateLock.acquire = release_early  # type: ignore[method-assign]
+    lock.StateLock.acquire = release_early
 
 
 @mutant("there is no state lock at all", cells=["collector.second-commit/*=rival:commit"])
 def state_lock_missing() -> None:
-    def nothing(_self: Any) -> None:
-        return None
-
-    lock.StateLock.acquire = nothing  # type: ignore[method-assign]
+    lock._lock_descriptor = lambda _descriptor: True
+    lock.StateLock._require_exclusive = lambda _self: None
 
 
 @mutant("a dead owner's metadata is a locked state", cells=["collector.takeover-held/*"])
@@ -37,7 +36,7 @@ def dead_owner_locks() -> None:
     def refuse(self: Any, _seen: Any) -> None:
         raise StateLocked(f"{self._owner_path} is there", path=str(self._owner_path))
 
-    lock.StateLock._quarantine = refuse  # type: ignore[method-assign]
+    lock.StateLock._quarantine = refuse
 
 
 @mutant("owner metadata stays on leaving", cells=["collector.first-commit/*"])
@@ -46,15 +45,20 @@ def owner_metadata_stays() -> None:
         if self.held:
             self._unlock()
 
-    lock.StateLock.release = leave  # type: ignore[method-assign]
+    lock.StateLock.release = leave
 
 
 @mutant("a dead owner's metadata is deleted", cells=["collector.takeover-held/*"])
 def owner_metadata_deleted() -> None:
     def delete(self: Any, _seen: Any) -> None:
-        self._owner_path.unlink()
+        point = self._points.owner_quarantined
+        files.make_directory(self._quarantine_directory, point=self._points.quarantine_made)
+        files._step(point, "renamed", os.unlink, self._owner_path)
+        files._step(point, "dir-synced", files.sync_directory, self._owner_path.parent)
+        files._step(point, "read-back", lambda: None)
+        killpoints.reach(point)
 
-    lock.StateLock._quarantine = delete  # type: ignore[method-assign]
+    lock.StateLock._quarantine = delete
 
 
 @mutant("a new file is written in place", cells=["*/collector.lock.created/tmp-*=kill"])
@@ -85,11 +89,11 @@ def removed_unseen() -> None:
     files._remove = remove
 
 
-@mutant("an exchange is a replace", cells=["*=tamper:changed-base"])
+@mutant("an exchange is a replace", cells=["*.cards/exchanged#1=kill"])
 def exchange_is_replace() -> None:
     def put(candidate: Path, target: Path, _base: Any, _digest: Any, point: Any) -> None:
         files._step(point, "exchanged", os.replace, candidate, target)
-        files._step(point, "dir-synced", files._sync_directories, target.parent, candidate.parent)
+        files._step(point, "dir-synced", files.sync_directories, target.parent, candidate.parent)
         files._step(point, "displaced-removed", lambda: None)
         files._step(point, "removal-synced", files.sync_directory, candidate.parent)
 

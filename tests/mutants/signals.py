@@ -112,7 +112,7 @@ def nothing_locked() -> None:
     def take_nothing(_lock: Any) -> None:
         return None
 
-    kernel_lock.KernelLock.acquire = take_nothing  # type: ignore[assignment]
+    kernel_lock.KernelLock.acquire = take_nothing
 
 
 # ------------------------------------------------------------------------------------------- protections left out
@@ -130,7 +130,7 @@ def torn_line_counted() -> None:
         if end < limit:
             yield Block(end, limit, lines.read_at(descriptor, end, limit - end) + b"\n")
 
-    cursor.read_blocks = read_all  # type: ignore[attr-defined]
+    cursor.read_blocks = read_all
 
 
 @mutant(
@@ -181,7 +181,7 @@ def broken_cursor_is_zero() -> None:
         except JsonRejected:
             return Position(1, 0)
 
-    cursor.parse_position = parse_gently  # type: ignore[attr-defined]
+    cursor.parse_position = parse_gently
 
 
 @mutant("a save that failed is passed over", cells=["signals.first-scan/signals.counts#1=error:ENOSPC"])

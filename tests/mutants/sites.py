@@ -30,7 +30,7 @@ def _seen_as(change: Callable[[Entry], Entry]) -> None:
             effect = states.SIGNALS.decide(outcome=changed.outcome, spread=Spread.ALONE, root=changed.root).action
         return perform_effect(known, effect, site, changed)
 
-    Knowledge._perform = perform_changed  # type: ignore[assignment]
+    Knowledge._perform = perform_changed
 
 
 @mutant("one failure kills a site that was ok", cells=[DONE])
@@ -52,7 +52,7 @@ def five_empties_are_cold() -> None:
                 moved = knowledge._move(site, Event.FAILURE, entry)
         return moved
 
-    Knowledge._perform = perform_counting  # type: ignore[assignment]
+    Knowledge._perform = perform_counting
 
 
 @mutant("a page that is gone counts for its site, and the root is not asked about", cells=[DONE])
@@ -82,7 +82,7 @@ def outage_not_withdrawn() -> None:
     def keep(_known: Knowledge, _site: knowledge.Site, _entry: Entry) -> None:
         return None
 
-    Knowledge._withdraw = keep  # type: ignore[assignment]
+    Knowledge._withdraw = keep
 
 
 @mutant("a clock that was set back keeps a site dead for as long as it had been ahead", cells=[DONE])
@@ -164,4 +164,4 @@ def sites_nothing_locked() -> None:
     def take_nothing(_lock: Any) -> None:
         return None
 
-    kernel_lock.KernelLock.acquire = take_nothing  # type: ignore[assignment]
+    kernel_lock.KernelLock.acquire = take_nothing

@@ -25,4 +25,5 @@ def test_a_named_cell_sees_the_mistake(name: str) -> None:
         assert not result.survived, result.unproven
         return
     assert result.killed_by is not None, result.unproven or f"no cell saw: {result.mutant.says}"
+    assert result.invariant != "UNREACHED", "it leaves a point out; it should do wrong at it"
     assert result.cells_run <= 5, f"the cells named for it did not see it, {result.killed_by} did"

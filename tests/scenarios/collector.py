@@ -14,8 +14,10 @@ from harness.judge.scenario import Afterwards, Answer, History, Judgement, Scena
 from harness.judge.tree import Tree
 from harness.model import Violation
 from tests.scenarios import collector_canonical, collector_tamper
+from tests.scenarios.collector_canonical import OWNER
 from tests.scenarios.collector_tamper import LOCK, PENDING, QUARANTINE
 
+WHILE_HELD = ("paused", "rival", "tampered")
 DATA = Path(__file__).resolve().parent.parent / "data"
 FOREIGN = {
     "archive/notes.txt": b"somebody else's notes\n",
@@ -30,10 +32,10 @@ class CollectorScenario(Scenario):
     """What every collector scenario shares: the feeds, the archive's shape, and what may lie where in the end."""
 
     append_only = ("archive/cards/??????.jsonl", "archive/runs/??????.jsonl")
-    immutable = (f"{QUARANTINE}/*", "state/refresh/runs/*/evidence.json", "state/refresh/slots/???.json",
-                 "state/.collector.lock", "state/.collector.lock.owner.quarantine/*")  # fmt: skip
+    immutable: tuple[str, ...] = (f"{QUARANTINE}/*", "state/refresh/runs/*/evidence.json", "state/refresh/slots/???.json",
+                                  "state/.collector.lock", "state/.collector.lock.owner.quarantine/*")  # fmt: skip
     foreign = (*FOREIGN, "*.feed.json", "*.evidence.json")
-    allowed = (
+    allowed: tuple[str, ...] = (
         "archive", "archive/cards", "archive/runs", "archive/.candidates", "archive/cards/??????.jsonl",
         "archive/runs/??????.jsonl", QUARANTINE, f"{QUARANTINE}/.owner-marker.json",
         "state", "state/.collector.lock", "state/.collector.lock.owner.quarantine",
@@ -110,6 +112,10 @@ class CollectorScenario(Scenario):
         for before, after in zip(history.moments, history.moments[1:], strict=False):
             if after.role != "tampered" and not is_counted(before.tree, after.tree):
                 found.append(Violation("collector", PENDING, f"another claimant and no other attempt ({after.role})"))
+            if before.role not in WHILE_HELD and not keeps_dead_owner(before.tree, after.tree):
+                found.append(
+                    Violation("collector", f"{OWNER}.json", f"a dead owner's metadata is nowhere (after {after.role})")
+                )
         for moment in history.moments:
             tampered = tampered or moment.role == "tampered"
             facts = list(self._look(moment.tree, tampered))
@@ -354,6 +360,15 @@ def is_counted(before: Tree, after: Tree) -> bool:
         return True
     same_generation = records[0]["recovery_generation"] == records[1]["recovery_generation"]
     return not same_generation or plans[0]["claim_attempt"] < plans[1]["claim_attempt"]
+
+
+def keeps_dead_owner(before: Tree, after: Tree) -> bool:
+    """Whether the metadata that a process left when it ended lies there still, or whole in quarantine."""
+    left = before.entries.get(f"{OWNER}.json")
+    if left is None:
+        return True
+    later = (after.entries.get(path) for path in (f"{OWNER}.json", f"{OWNER}.quarantine/{left.sha256}.json"))
+    return any(entry is not None and entry.sha256 == left.sha256 for entry in later)
 
 
 def sha_of_evidence(tree: Tree) -> str:
