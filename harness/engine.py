@@ -83,6 +83,8 @@ class Engine:
         verdict = Verdict.UNKNOWN
         try:
             with self.open_conduct(cell.scenario, story, cell.expect) as conduct:
+                if not cell.steps:  # the command with nothing done to it
+                    conduct.plain("run", conduct.spec.run)
                 for step in cell.steps[len(story.steps) :]:
                     conduct.go_on(step)
                     self._remember(cell, story)

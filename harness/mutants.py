@@ -44,7 +44,8 @@ class MutantResult:
     """``killed_by``: the first cell that did not pass; ``invariant``: what it broke, or its verdict.
 
     ``unproven``: the cell that did not pass and why it shows nothing: the right program does not pass it either, or
-    nobody could judge it.
+    nobody could judge it. ``seen_unharmed``: that scenario is wrong, too, where nothing happens to the command: any test
+    of the plain command would see this mistake. None where that is not known.
     """
 
     mutant: MutantSpec
@@ -53,6 +54,7 @@ class MutantResult:
     cells_run: int
     duration_s: float
     unproven: str | None = None
+    seen_unharmed: bool | None = None
 
     @property
     def survived(self) -> bool:
@@ -122,8 +124,11 @@ def run_mutant(mutant: MutantSpec, cells: Sequence[Cell], engine: Engine, contro
         result = engine.run_cell(cell)
         if result.verdict is not Verdict.PASS:
             unproven = what_is_unproven(result, control)
-            killed_by, invariant = (None, None) if unproven else (cell, what_broke(result))
-            return MutantResult(mutant, killed_by, invariant, number, time.perf_counter() - started, unproven)
+            if unproven is not None:
+                return MutantResult(mutant, None, None, number, time.perf_counter() - started, unproven)
+            unharmed = is_seen_unharmed(cell.scenario, engine, control)
+            took = time.perf_counter() - started
+            return MutantResult(mutant, cell, what_broke(result), number, took, seen_unharmed=unharmed)
     return MutantResult(mutant, None, None, len(cells), time.perf_counter() - started)
 
 
@@ -135,6 +140,14 @@ def what_is_unproven(red: CellResult, control: Engine) -> str | None:
     if right.verdict is not Verdict.PASS:
         return f"{red.cell}: the right program does not pass it either: {what_broke(right)} {right.why}"
     return None
+
+
+def is_seen_unharmed(scenario: str, engine: Engine, control: Engine) -> bool | None:
+    """Whether the scenario is wrong with nothing done to its command; None where that is so of the right program too."""
+    nothing = Cell(scenario, ())
+    if engine.run_cell(nothing).verdict is Verdict.PASS:
+        return False
+    return True if control.run_cell(nothing).verdict is Verdict.PASS else None
 
 
 def what_broke(result: CellResult) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,10 @@ class MutantsFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MutantRow:
-    """One wrong program in a report. ``unproven``: what its red cell is worth nothing for."""
+    """One wrong program in a report.
+
+    ``unproven``: why its red cell shows nothing. ``seen_unharmed``: it is wrong, too, with nothing done to it.
+    """
 
     id: str
     says: str
@@ -32,6 +35,7 @@ class MutantRow:
     excuse: str | None
     duration_ms: float
     unproven: str | None = None
+    seen_unharmed: bool | None = None
 
     @property
     def state(self) -> str:
@@ -60,7 +64,20 @@ class MutantTable:
             f"{self.count('excused')} excused",
         ]
         parts += [f"{n} {word}" for word in ("survived", "untrue") if (n := self.count(word))]
-        return f"{', '.join(parts)}; score {self.score:.0%}"
+        return f"{', '.join(parts)}; score {self.score:.0%}; {say_unharmed(self.rows)}"
+
+
+class _Killed(Protocol):
+    @property
+    def killed_by(self) -> object | None: ...
+    @property
+    def seen_unharmed(self) -> bool | None: ...
+
+
+def say_unharmed(outcomes: Iterable[_Killed]) -> str:
+    """How many of those that were killed anybody would have seen, and how many only where something went wrong."""
+    unharmed = [outcome.seen_unharmed for outcome in outcomes if outcome.killed_by is not None]
+    return f"{unharmed.count(False)} are right until something happens to them, {unharmed.count(True)} are not"
 
 
 class _Spec(Protocol):
@@ -88,6 +105,8 @@ class MutantOutcome(Protocol):
     @property
     def unproven(self) -> str | None: ...
     @property
+    def seen_unharmed(self) -> bool | None: ...
+    @property
     def survived(self) -> bool: ...
 
 
@@ -95,7 +114,8 @@ def print_mutant(result: MutantOutcome) -> None:
     """One line: killed by which cell and invariant, excused why, or SURVIVED."""
     name = f"{result.mutant.id}: {result.mutant.says}"
     if result.killed_by is not None:
-        end = f"{result.invariant}  {result.killed_by}  ({result.cells_run} cells, {result.duration_s:.1f} s)"
+        also = ", unharmed too" if result.seen_unharmed else ""
+        end = f"{result.invariant}  {result.killed_by}  ({result.cells_run} cells, {result.duration_s:.1f} s{also})"
         print(f"killed    {name}\n          {end}", flush=True)
     elif result.survived:
         print(
@@ -121,6 +141,7 @@ def print_score(results: Sequence[MutantOutcome]) -> None:
     excused = sum(result.mutant.excuse is not None for result in results)
     survivors = [result.mutant.id for result in results if result.survived]
     print(f"\n{len(results)} wrong programs, {excused} excused; score {score(results):.0%}")
+    print(say_unharmed(results))
     if survivors:
         print(f"survived: {', '.join(survivors)}")
 
@@ -135,6 +156,7 @@ def write_json(results: Sequence[MutantOutcome], path: str | os.PathLike[str]) -
             "invariant": result.invariant,
             "excuse": result.mutant.excuse,
             "unproven": result.unproven,
+            "seen_unharmed": result.seen_unharmed,
             "duration_ms": round(result.duration_s * 1000, 1),
         }
         for result in results

@@ -24,7 +24,10 @@ pytestmark = [
 CATALOGUE = """
 import json, os, runpy, sys
 
-EXCUSES = {"tells-its-pid": None, "duplicates": None, "loses": "an excuse that is not true", "intrudes": "only a rival sees it"}
+EXCUSES = {
+    "tells-its-pid": None, "duplicates": None, "rewrites": None,
+    "loses": "an excuse that is not true", "intrudes": "only a rival sees it",
+}
 
 if sys.argv[1:] == ["--list"]:
     print(json.dumps([{"id": i, "says": f"it {i}", "cells": ["*.appended#1=kill"], "excuse": e} for i, e in EXCUSES.items()]))
@@ -39,6 +42,12 @@ class ReadsBytes(Toy):
     def judge(self, history):
         if len(self.records(history.end)) > 3:
             raise OSError("more than a judge can read")
+        return super().judge(history)
+
+
+class WantsADeath(Toy):
+    def judge(self, history):
+        assert history.moments[1].result.exit_code is None
         return super().judge(history)
 """
 
@@ -67,6 +76,13 @@ def test_a_mistake_is_seen_by_the_cell_named_for_it(tmp_path: Path) -> None:
     assert (str(result.killed_by), result.cells_run) == ("toy.one/toy.appended#1=kill", 1)
     assert not result.survived and result.unproven is None
     assert result.invariant == "append_at_most_once"
+    assert result.seen_unharmed is False, "the command is right as long as nothing happens to it"
+
+
+def test_what_any_test_of_the_command_would_have_seen_is_told_apart(tmp_path: Path) -> None:
+    assert try_one(open_toy(tmp_path / "right", toy.scenario()), "rewrites").seen_unharmed is True
+    result = try_one(open_toy(tmp_path / "dead", toy.scenario(judge="WantsADeath")), "duplicates")
+    assert result.killed_by is not None and result.seen_unharmed is None, "that is so of the right program too"
 
 
 def test_what_no_cell_sees_has_survived(tmp_path: Path) -> None:

@@ -26,14 +26,23 @@ from tests.harness.test_report_sample import HOSTILE, make_result, make_run
 CELL = Cell("shop.first", (Step("shop.saved", 1, "kill"),))
 
 
-def became(name: str, *, excuse: str | None = None, killed: bool = False, unproven: str | None = None) -> MutantResult:
+def became(
+    name: str,
+    *,
+    excuse: str | None = None,
+    killed: bool = False,
+    unproven: str | None = None,
+    unharmed: bool | None = None,
+) -> MutantResult:
     spec = MutantSpec(name, f"it forgets {HOSTILE[0]}", (), excuse)
-    return MutantResult(spec, CELL if killed else None, "converges" if killed else None, 7, 1.25, unproven)
+    return MutantResult(
+        spec, CELL if killed else None, "converges" if killed else None, 7, 1.25, unproven, seen_unharmed=unharmed
+    )
 
 
-KILLED = became("lock-forgotten", killed=True)
+KILLED = became("lock-forgotten", killed=True, unharmed=False)
 EXCUSED = became("no-fsync", excuse="a kill loses nothing that the kernel has")
-UNTRUE = became("slow", excuse="nobody can see it", killed=True)
+UNTRUE = became("slow", excuse="nobody can see it", killed=True, unharmed=True)
 SURVIVED = became("retry-lost")
 UNPROVEN = became("kill-removed", unproven="shop.first: the right program does not pass it either")
 UNPROVEN_EXCUSED = became(
@@ -66,7 +75,10 @@ def test_what_is_written_is_read_with_what_went_wrong_first(tmp_path: Path) -> N
     table = read_table(tmp_path / "mutants.json")
     assert [row.state for row in table.rows] == ["survived", "survived", "survived", "untrue", "killed", "excused"]
     assert table.score == score(ALL) == pytest.approx(1 / 3)
-    assert table.says == "6 wrong programs, 1 killed, 1 excused, 3 survived, 1 untrue; score 33%"
+    assert table.says == (
+        "6 wrong programs, 1 killed, 1 excused, 3 survived, 1 untrue; score 33%; "
+        "1 are right until something happens to them, 1 are not"
+    )
     killed = table.rows[4]
     assert (killed.id, killed.killed_by, killed.invariant, killed.duration_ms) == (
         "lock-forgotten", "shop.first/shop.saved#1=kill", "converges", 1250.0,
