@@ -24,7 +24,7 @@ from product.collector.records import EvidenceFile, Pending, Phase
 from product.collector.slots import Latest, Slot, may_write
 from product.collector.states import Present
 from product.collector.transaction import join, plan_base
-from product.durable.files import Digest, read_file
+from product.durable.files import Digest, put_new, read_file
 from product.durable.identity import own_identity
 from product.durable.lock import StateLock
 from product.durable.rename import probe_renames
@@ -233,11 +233,9 @@ def import_feed(
     if out is None:
         return answer | {"evidence": data.decode()}
     try:
-        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        put_new(Path(out), data, point=None)  # whole or not at all: half of it would look like evidence
     except FileExistsError as error:
         raise CollectorError("E_INPUT", f"{out} is there already; name a file that is not", file=out) from error
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
     return answer | {"out": out}
 
 

@@ -266,6 +266,16 @@ def test_evidence_is_part_of_the_answer_or_a_new_file(collector: Collector) -> N
     assert "is there already" in answer["message"] and out.read_bytes() == evidence_of("other")
 
 
+@needs_posix
+def test_evidence_is_written_whole_or_not_at_all(collector: Collector) -> None:
+    feed = str(Path(__file__).parents[1] / "data/feed_space.json")
+    out = collector.home / "out.json"
+    words = ("import-feed", feed, "--task", "task-1", "--run-id", "first", "--out", str(out))
+    patch = "import os; from product.durable import files; files._read_back = lambda *_: os._exit(9)"
+    assert collector.run(*words, patch=patch.replace("_read_back", "_write_temporary")).status == 9 and not out.exists()
+    assert collector.run(*words, patch=patch).status == 9 and parse_evidence(out.read_bytes()).run_id == "first"
+
+
 def run_rootless(*arguments: str) -> Ran:
     stdout, words = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(words):

@@ -1,4 +1,7 @@
-"""The run itself, started by ``__main__`` inside the copy. Mutants are cosmic-ray's; each is tried in a fork.
+"""The run itself, started by ``__main__`` inside the copy. Mutants are cosmic-ray's and deletion.py's, tried in forks.
+
+The tests that reach a changed line go first, those that reach most of the change at the head; then all others, or,
+where the target names ``cells``, cells of the kill matrix: a protection is held by a test or by a cell.
 
 A fork and not ``cosmic-ray exec``: most of a mutant's time would be the start of pytest, and what a failing test
 leaves running is ended with the fork's session. The libraries are imported before the fork, our own modules after it.
@@ -19,19 +22,24 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
+from typing import NoReturn
 
 import hypothesis
 import pytest
+from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.commands import init
 from cosmic_ray.mutating import use_mutation
+from cosmic_ray.operators.operator import Operator
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import use_db
 from cosmic_ray.work_item import MutationSpec
 
+from tests.mutation import deletion
+from tests.mutation.reached import Reached, SomeTests, WhoReaches
 from tests.mutation.targets import Change, Reason, Target, choose_targets, load_reasons, parse_arguments
 
 # One of each kind: all the others that cosmic-ray has for an operator are noticed by what notices these.
@@ -48,30 +56,36 @@ TIMEOUT_FACTOR = 10
 
 
 class Trial:
-    """Runs a target's tests in forks of this process, each in a session of its own."""
+    """Runs the tests of one target, or of several that have the same, in forks, each in a session of its own."""
 
     def __init__(self, target: Target, log: Path) -> None:
         """Run once unchanged: measures the time, imports the libraries, raises SystemExit when a test fails."""
-        self._target, self._log, self._timeout_s = target, log, 3600.0
+        self._tests, self._log, self._timeout_s = target.pytest_arguments, log, 3600.0
         started = time.monotonic()
-        libraries = log.with_suffix(".libraries")
-        if self._run(libraries) != 0:
+        libraries, reached = log.with_suffix(".libraries"), log.with_suffix(".reached")
+        if self._run(lambda: self._look_on(libraries, reached)) != 0:
             raise SystemExit(f"{target.module}: its tests fail before anything is changed\n{log.read_text()}")
         self._timeout_s = max(TIMEOUT_LEAST_S, TIMEOUT_FACTOR * (time.monotonic() - started))
+        self._reached = Reached.load(reached)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are imported early, which some remark on
             for name in libraries.read_text().splitlines():
                 with suppress(ImportError):
                     importlib.import_module(name)
 
-    def notices(self) -> bool:
-        """Whether a test fails now. One that does not end has noticed, too."""
-        return self._run() != 0
+    def notices(self, spec: MutationSpec, cells: str = "") -> bool:
+        """Whether a test fails now, or a cell is not green. One that does not end has noticed, too."""
+        near = self._reached.tests_of(Path(spec.module_path).resolve(), spec.start_pos[0], spec.end_pos[0])
+        if near and self._run(lambda: self._test(SomeTests(near))) != 0:
+            return True
+        if near and cells:
+            return self._run(lambda: self._ask(cells)) != 0
+        return self._run(lambda: self._test(SomeTests(near, others=True))) != 0
 
-    def _run(self, libraries: Path | None = None) -> int:
+    def _run(self, act: Callable[[], int]) -> int:
         pid = os.fork()
         if pid == 0:
-            self._be_the_tests(libraries)
+            self._be(act)
         pidfd = os.pidfd_open(pid)
         try:
             poll = select.poll()
@@ -84,26 +98,40 @@ class Trial:
             status = os.waitpid(pid, 0)[1]
         return status
 
-    def _be_the_tests(self, libraries: Path | None) -> None:
+    def _be(self, act: Callable[[], int]) -> NoReturn:
         status = 70
         try:
             os.setsid()
             out = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             for fd in (1, 2):
                 os.dup2(out, fd)
-            if libraries is None:  # two changes within a second would look alike to whoever compares time and size
-                sys.dont_write_bytecode = True
-                os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-            phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # no time for shrinking
-            hypothesis.settings.register_profile("mutation", phases=phases, derandomize=True, deadline=None)
-            hypothesis.settings.load_profile("mutation")
-            status = int(
-                pytest.main([*PYTEST, f"--basetemp={self._log.parent / 'basetemp'}", *self._target.pytest_arguments])
-            )
-            if libraries is not None:
-                libraries.write_text("\n".join(_library_names()))
+            status = act()
         finally:
             os._exit(status)
+
+    def _look_on(self, libraries: Path, reached: Path) -> int:
+        plugin = WhoReaches(reached)
+        status = self._pytest(plugin)
+        libraries.write_text("\n".join(_library_names()))
+        return status
+
+    def _test(self, chosen: SomeTests) -> int:
+        # two changes within a second would look alike to whoever compares time and size
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        return self._pytest(chosen)
+
+    def _ask(self, cells: str) -> int:
+        from tests.mutation.cells import is_seen_by_a_cell  # it imports our own modules
+
+        return int(is_seen_by_a_cell(cells))
+
+    def _pytest(self, plugin: object) -> int:
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # no time for shrinking
+        hypothesis.settings.register_profile("mutation", phases=phases, derandomize=True, deadline=None)
+        hypothesis.settings.load_profile("mutation")
+        basetemp = f"--basetemp={self._log.parent / 'basetemp'}"
+        return int(pytest.main([*PYTEST, basetemp, *self._tests], [plugin]))
 
 
 def _library_names() -> Iterator[str]:
@@ -115,14 +143,29 @@ def _library_names() -> Iterator[str]:
 
 def list_mutants(target: Target, sample: int | None, seed: int) -> list[MutationSpec]:
     """The target's mutants in the order of its lines; at most ``sample`` of them."""
-    with use_db(":memory:") as session:
-        init([Path(target.module)], session, {})
-        specs = [spec for item in session.work_items for spec in item.mutations]
-    chosen = [spec for spec in specs if OPERATORS.fullmatch(spec.operator_name)]
+    chosen = list(_list_deletions(target.module))
+    if not target.deletions_only:
+        with use_db(":memory:") as session:
+            init([Path(target.module)], session, {})
+            specs = [spec for item in session.work_items for spec in item.mutations]
+        chosen += [spec for spec in specs if OPERATORS.fullmatch(spec.operator_name)]
     chosen.sort(key=lambda spec: (spec.start_pos, spec.operator_name, spec.occurrence))
     if sample is not None and sample < len(chosen):
         chosen = sorted(random.Random(seed).sample(chosen, sample), key=lambda spec: spec.start_pos)
     return chosen
+
+
+def _list_deletions(module: str) -> Iterator[MutationSpec]:
+    operator = deletion.StatementDeletion()
+    places = (at for node in ast_nodes(get_ast_from_path(Path(module))) for at in operator.mutation_positions(node))
+    for occurrence, (start, end) in enumerate(places):
+        yield MutationSpec(Path(module), deletion.NAME, occurrence, start, end)
+
+
+def _operator_of(spec: MutationSpec) -> Operator:
+    if spec.operator_name == deletion.NAME:
+        return deletion.StatementDeletion()
+    return get_operator(spec.operator_name)(**spec.operator_args)
 
 
 def describe(spec: MutationSpec, original: str, mutated: str) -> Change:
@@ -132,12 +175,11 @@ def describe(spec: MutationSpec, original: str, mutated: str) -> Change:
 
 
 def try_target(target: Target, specs: Sequence[MutationSpec], trial: Trial) -> list[Change]:
-    """The changes that no test of the target notices."""
+    """The changes that no test and no cell of the target notices."""
     survivors = []
     for spec in specs:
-        operator = get_operator(spec.operator_name)(**spec.operator_args)
-        with use_mutation(Path(spec.module_path), operator, spec.occurrence) as (original, mutated):
-            if not trial.notices():
+        with use_mutation(Path(spec.module_path), _operator_of(spec), spec.occurrence) as (original, mutated):
+            if not trial.notices(spec, target.cells):
                 survivors.append(describe(spec, original, mutated))
     return survivors
 
@@ -146,8 +188,12 @@ def run(targets: Sequence[Target], sample: int | None, seed: int) -> int:
     reasons = load_reasons()
     used: set[tuple[Reason, str]] = set()
     total = noticed = unexplained = 0
+    trials: dict[tuple[str, ...], Trial] = {}
     for target in targets:
-        trial = Trial(target, Path("..", "tests.log").resolve())
+        if target.pytest_arguments not in trials:
+            log = Path("..", f"tests-{len(trials)}.log").resolve()
+            trials[target.pytest_arguments] = Trial(target, log)
+        trial = trials[target.pytest_arguments]
         Path(cache_from_source(target.module)).unlink(missing_ok=True)
         specs = list_mutants(target, sample, seed)
         survivors = try_target(target, specs, trial)

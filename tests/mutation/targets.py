@@ -16,11 +16,17 @@ REPOSITORY = HERE.parents[1]
 
 @dataclass(frozen=True)
 class Target:
-    """One module, and the narrow set of tests that is meant to cover it. Paths are relative to the repository."""
+    """One module, and the tests that are meant to cover it. Paths are relative to the repository.
+
+    deletions_only:  statements are taken out, nothing else is changed
+    cells:           a glob of scenarios of matrix.yaml; their cells may notice what the tests do not
+    """
 
     module: str
     tests: tuple[str, ...]
     leave_out: str = ""
+    deletions_only: bool = False
+    cells: str = ""
 
     @property
     def pytest_arguments(self) -> tuple[str, ...]:

@@ -61,3 +61,26 @@ def test_what_cannot_be_meant(arguments: list[str]) -> None:
         check=False,
     )
     assert done.returncode == 64 and "usage: python -m tests.mutation" in done.stderr and not done.stdout
+
+
+def test_nothing_of_ours_is_imported_before_the_fork() -> None:
+    """Or a change to it would never be seen by any test."""
+    program = "import sys, tests.mutation.run; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert not {"killpoints", "product", "harness"} & {*done.stdout.split()}
+
+
+def test_statements_are_taken_out(tmp_path: Path) -> None:
+    """The examples of the operator, and what is none: an ``if`` that decides between two, a name, a string."""
+    from cosmic_ray.mutating import mutate_code
+
+    from tests.mutation.deletion import StatementDeletion
+
+    operator = StatementDeletion()
+    for example in StatementDeletion.examples():
+        assert mutate_code(example.pre_mutation_code, operator, 0) == example.post_mutation_code
+    for text in ("if a:\n    b = 1\nelse:\n    b = 2\n", "x = f()\n", "'words'\n", "x: int = f()\n"):
+        assert mutate_code(text, operator, 0) is None, text
+    program = "def f(one):\n    # why\n    if one:\n        one.go()\n    return one\n"
+    assert mutate_code(program, operator, 0) == "def f(one):\n    # why\n    pass\n    return one\n"
+    assert mutate_code(program, operator, 1) == "def f(one):\n    # why\n    if one:\n        pass\n    return one\n"

@@ -150,6 +150,7 @@ def test_an_adoption_that_dies_before_its_cursor_is_finished(bench: Bench, point
     counted(bench).file.write_bytes(NEW)
     bench.kill_at(point, "adopt")
     assert bench.run(command).require_done()["rows"] == [{"adopt": "A3", "scan": "R3"}[command]]
+    assert bench.document("cursor.json")["epoch"] == 2
     bench.scan().require_done()
     assert Counter(bench.counts()) == recount(OLD)[0] + recount(NEW)[0]
     bench.run("check").require_done()
