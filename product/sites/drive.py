@@ -48,8 +48,7 @@ def require_resumable(layout: Layout, seen: observe.Observed) -> Row[Action]:
 def locked(layout: Layout, wait_s: float) -> Iterator[int]:
     """Hold the lock over the state directory and its journal, which are made. Every command that writes goes through."""
     require_plain_directory(layout.state.parent)
-    perform.make_state(layout)
-    require_plain_directory(layout.state)
+    perform.make_state(layout)  # which refuses a link of that name
     with KernelLock(layout.lock, points=points.LOCK, wait_s=wait_s):
         if observe.is_first_use(layout):
             perform.make_journal(layout)

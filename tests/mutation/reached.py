@@ -40,7 +40,8 @@ class WhoReaches:
         config.write_text(CONFIG.format(file=file, context=CONTEXT, packages=packages))
         os.environ["COVERAGE_PROCESS_START"] = str(config)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(starts), os.environ.get("PYTHONPATH"))))
-        self._coverage = Coverage(config_file=str(config))
+        self._config = str(config)
+        self._coverage = Coverage(config_file=self._config)
 
     def pytest_sessionstart(self) -> None:
         self._coverage.start()
@@ -57,7 +58,7 @@ class WhoReaches:
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()
         self._coverage.save()
-        everybody = Coverage(config_file=self._coverage.config.config_file)
+        everybody = Coverage(config_file=self._config)
         everybody.combine()
         everybody.save()
         self._file.with_suffix(".durations").write_text(json.dumps(self._durations_s))

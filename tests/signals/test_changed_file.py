@@ -96,6 +96,7 @@ def test_the_same_lines_in_another_place_are_adopted_without_counting_them_again
     shutil.copy(counted(bench).file, bench.root / "copy")
     os.replace(bench.root / "copy", bench.file)
     require_refused(bench, "MOVED")
+    assert "adopt --moved" in bench.scan().answer["detail"]["repair"]
     assert bench.run("adopt", "--moved").require_done()["rows"] == ["A2"]
     bench.append(NEW)
     done = bench.scan().require_done()

@@ -69,6 +69,16 @@ def test_a_state_behind_a_link_is_78(bench: Bench) -> None:
         assert (refused.status, refused.code) == (78, "E_PATH_REPARSE"), command
 
 
+@needs_posix
+def test_a_state_below_a_link_is_78_and_not_made(bench: Bench) -> None:
+    (bench.root / "real").mkdir()
+    (bench.root / "link").symlink_to(bench.root / "real")
+    bench.state = bench.root / "link" / "state"
+    refused = bench.scan()
+    assert (refused.status, refused.code) == (78, "E_PATH_REPARSE")
+    assert not any((bench.root / "real").iterdir())
+
+
 def test_only_scan_makes_the_state(bench: Bench) -> None:
     for command in ("show", "check", "adopt"):
         assert bench.run(command).status == 78

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from typing import Any
 
 import pytest
@@ -115,6 +116,17 @@ def test_bytes_are_bounded_however_many_come(bench: Bench, server: Server) -> No
 def test_redirects_are_bounded(bench: Bench, server: Server) -> None:
     probe(bench, server.url("/loop"), "--redirects", "3")
     assert server.paths == ["/loop"] * 4
+
+
+def test_a_redirect_to_no_page_is_not_asked_for_again(bench: Bench, server: Server) -> None:
+    assert "to nowhere" in probe(bench, server.url("/nowhere"))["why"] and server.paths == ["/nowhere"]
+
+
+def test_without_httpx_it_says_what_to_install(bench: Bench, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    ran = bench.run("probe", server.url())
+    assert (ran.status, ran.code) == (78, "E_CONFIG") and "pip install httpx" in ran.words
+    assert server.paths == [] and bench.explain(server.site)["state"] == "NEUTRAL"
 
 
 def test_after_a_redirect_the_site_is_the_one_that_failed(bench: Bench, server: Server) -> None:
