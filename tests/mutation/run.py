@@ -76,11 +76,12 @@ class Trial:
     def notices(self, spec: MutationSpec, cells: str = "") -> bool:
         """Whether a test fails now, or a cell is not green. One that does not end has noticed, too."""
         near = self._reached.tests_of(Path(spec.module_path).resolve(), spec.start_pos[0], spec.end_pos[0])
-        if near and self._run(lambda: self._test(SomeTests(near))) != 0:
+        files = list(dict.fromkeys(test.partition("::")[0] for test in near))
+        if near and self._run(lambda: self._test(files, SomeTests(near))) != 0:
             return True
         if near and cells:
             return self._run(lambda: self._ask(cells)) != 0
-        return self._run(lambda: self._test(SomeTests(near, others=True))) != 0
+        return self._run(lambda: self._test(self._tests, SomeTests(near, others=True))) != 0
 
     def _run(self, act: Callable[[], int]) -> int:
         pid = os.fork()
@@ -111,27 +112,27 @@ class Trial:
 
     def _look_on(self, libraries: Path, reached: Path) -> int:
         plugin = WhoReaches(reached)
-        status = self._pytest(plugin)
+        status = self._pytest(self._tests, plugin)
         libraries.write_text("\n".join(_library_names()))
         return status
 
-    def _test(self, chosen: SomeTests) -> int:
+    def _test(self, places: Sequence[str], chosen: SomeTests) -> int:
         # two changes within a second would look alike to whoever compares time and size
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-        return self._pytest(chosen)
+        return self._pytest(places, chosen)
 
     def _ask(self, cells: str) -> int:
         from tests.mutation.cells import is_seen_by_a_cell  # it imports our own modules
 
         return int(is_seen_by_a_cell(cells))
 
-    def _pytest(self, plugin: object) -> int:
+    def _pytest(self, places: Sequence[str], plugin: object) -> int:
         phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # no time for shrinking
         hypothesis.settings.register_profile("mutation", phases=phases, derandomize=True, deadline=None)
         hypothesis.settings.load_profile("mutation")
         basetemp = f"--basetemp={self._log.parent / 'basetemp'}"
-        return int(pytest.main([*PYTEST, basetemp, *self._tests], [plugin]))
+        return int(pytest.main([*PYTEST, basetemp, *places], [plugin]))
 
 
 def _library_names() -> Iterator[str]:
@@ -174,14 +175,12 @@ def describe(spec: MutationSpec, original: str, mutated: str) -> Change:
     return Change(str(spec.module_path), spec.start_pos[0], before, after)
 
 
-def try_target(target: Target, specs: Sequence[MutationSpec], trial: Trial) -> list[Change]:
-    """The changes that no test and no cell of the target notices."""
-    survivors = []
+def try_target(target: Target, specs: Sequence[MutationSpec], trial: Trial) -> Iterator[Change]:
+    """The changes that no test and no cell of the target notices, each when it is known."""
     for spec in specs:
         with use_mutation(Path(spec.module_path), _operator_of(spec), spec.occurrence) as (original, mutated):
             if not trial.notices(spec, target.cells):
-                survivors.append(describe(spec, original, mutated))
-    return survivors
+                yield describe(spec, original, mutated)
 
 
 def run(targets: Sequence[Target], sample: int | None, seed: int) -> int:
@@ -196,15 +195,17 @@ def run(targets: Sequence[Target], sample: int | None, seed: int) -> int:
         trial = trials[target.pytest_arguments]
         Path(cache_from_source(target.module)).unlink(missing_ok=True)
         specs = list_mutants(target, sample, seed)
-        survivors = try_target(target, specs, trial)
-        used.update((reason, change.after) for change in survivors for reason in reasons if reason.excuses(change))
-        bare = [change for change in survivors if not any(reason.excuses(change) for reason in reasons)]
-        print(f"{target.module:<36} {len(specs):4} changes  {len(specs) - len(survivors):4} noticed", end="")
-        print(f"  {len(survivors) - len(bare):4} with a reason  {len(bare):4} survived", flush=True)
-        for change in bare:
-            print(f"  survived  {change}", flush=True)
-        total, noticed = total + len(specs), noticed + len(specs) - len(survivors)
-        unexplained += len(bare)
+        survivors, bare = 0, 0
+        for change in try_target(target, specs, trial):
+            excuses = [reason for reason in reasons if reason.excuses(change)]
+            used.update((reason, change.after) for reason in excuses)
+            survivors, bare = survivors + 1, bare + (not excuses)
+            if not excuses:
+                print(f"survived  {change}", flush=True)
+        print(f"{target.module:<36} {len(specs):4} changes  {len(specs) - survivors:4} noticed", end="")
+        print(f"  {survivors - bare:4} with a reason  {bare:4} survived", flush=True)
+        total, noticed = total + len(specs), noticed + len(specs) - survivors
+        unexplained += bare
     modules = {target.module for target in targets} if sample is None else set()
     stale = [(r, after) for r in reasons if r.module in modules for after in r.after if (r, after) not in used]
     for reason, after in stale:
