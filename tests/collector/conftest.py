@@ -10,6 +10,7 @@ import pytest
 
 from harness.sandbox import remove_tree, sandbox_base
 from tests.collector.helpers import Collector
+from tests.descriptors import no_descriptor_stays_open as no_descriptor_stays_open
 
 
 @pytest.fixture

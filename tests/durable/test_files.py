@@ -223,6 +223,40 @@ def test_a_write_that_the_kernel_stops_leaves_the_old_file(tmp_path: Path) -> No
     assert names(tmp_path) == ["target"]
 
 
+def test_a_temporary_file_that_comes_at_the_last_instant_is_another_writers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    monkeypatch.setattr(files, "_clear", lambda temporary: temporary.write_bytes(OLD))
+    with pytest.raises(UnexpectedContent, match="another writer is at work"):
+        files.put_new(path, NEW, point=None)
+    assert files.temporary_path(path).read_bytes() == OLD and not path.exists()
+
+
+@needs_posix
+@pytest.mark.parametrize("number", [errno.EIO, errno.EBADF])
+def test_a_sync_that_fails_is_told_and_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    before = snapshot(tmp_path)
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files.os, "fsync", fail)
+    acts: list[Callable[[], None]] = [
+        lambda: files.put(path, NEW, point=None),
+        lambda: files.require_durable(path, expected=Digest.of(OLD), point=None),
+        lambda: files.sync_directory(tmp_path),
+    ]
+    for act in acts:
+        with pytest.raises(OSError) as caught:
+            act()
+        assert caught.value.errno == number and snapshot(tmp_path) == before
+
+
 def test_what_comes_back_from_the_disk_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(directory: Path) -> None:
         (tmp_path / "target").write_bytes(b"\0" * len(NEW))

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.descriptors import no_descriptor_stays_open as no_descriptor_stays_open
 from tests.sites.helpers import Bench
 from tests.sites.server import Server
 

@@ -87,22 +87,6 @@ def test_lines_that_cannot_be_read_are_65(bench: Bench, command: str, make: Call
     assert not bench.state.exists()
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to count descriptors")
-def test_no_command_leaves_a_descriptor_open(bench: Bench) -> None:
-    def count() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    bench.give("empty", SITE)
-    before = count()
-    bench.give("empty", SITE)
-    for argv in (("consume",), ("explain", "clinic.example"), ("status",), ("check",), ("revive", "clinic.example"),
-                 ("expire",), ("replay", str(bench.state / "journal.jsonl"))):  # fmt: skip
-        bench.run(*argv).require_done()
-        assert count() == before, argv
-    (bench.state / "journal.jsonl").unlink()
-    assert bench.run("consume").code == "E_SITE_JOURNAL" and count() == before
-
-
 def test_a_replay_is_not_looked_through_for_garbage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.give("empty", SITE)
     on: list[bool] = []
