@@ -88,10 +88,10 @@ class Reached:
 
 
 class SomeTests:
-    """Runs the tests of these node ids in their order; with ``others`` all but them."""
+    """Runs the tests of these node ids in their order; with ``others`` all but them. ``failed`` gets the id of one."""
 
-    def __init__(self, tests: Collection[str], *, others: bool = False) -> None:
-        self._places, self._others = {test: place for place, test in enumerate(tests)}, others
+    def __init__(self, tests: Collection[str], failed: Path, *, others: bool = False) -> None:
+        self._places, self._failed, self._others = {test: place for place, test in enumerate(tests)}, failed, others
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self._others:
@@ -100,6 +100,10 @@ class SomeTests:
             items[:] = sorted(
                 (item for item in items if item.nodeid in self._places), key=lambda item: self._places[item.nodeid]
             )
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failed.write_text(report.nodeid)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:  # all of them have run before

@@ -22,6 +22,7 @@ import sys
 import sysconfig
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import cache_from_source
@@ -67,6 +68,7 @@ class Trial:
             raise SystemExit(f"{target.module}: its tests fail before anything is changed\n{log.read_text()}")
         self._timeout_s = max(TIMEOUT_LEAST_S, TIMEOUT_FACTOR * (time.monotonic() - started))
         self._reached = Reached.load(reached)
+        self._failed, self._has_noticed = log.with_suffix(".failed"), Counter[str]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are imported early, which some remark on
             for name in libraries.read_text().splitlines():
@@ -76,12 +78,15 @@ class Trial:
     def notices(self, spec: MutationSpec, cells: str = "") -> bool:
         """Whether a test fails now, or a cell is not green. One that does not end has noticed, too."""
         near = self._reached.tests_of(Path(spec.module_path).resolve(), spec.start_pos[0], spec.end_pos[0])
+        near.sort(key=lambda test: -self._has_noticed[test])  # who noticed something near it is likely to again
         files = list(dict.fromkeys(test.partition("::")[0] for test in near))
-        if near and self._run(lambda: self._test(files, SomeTests(near))) != 0:
+        self._failed.unlink(missing_ok=True)
+        if near and self._run(lambda: self._test(files, SomeTests(near, self._failed))) != 0:
+            self._has_noticed.update([self._failed.read_text()] if self._failed.exists() else [])
             return True
         if near and cells:
             return self._run(lambda: self._ask(cells)) != 0
-        return self._run(lambda: self._test(self._tests, SomeTests(near, others=True))) != 0
+        return self._run(lambda: self._test(self._tests, SomeTests(near, self._failed, others=True))) != 0
 
     def _run(self, act: Callable[[], int]) -> int:
         pid = os.fork()
