@@ -10,7 +10,7 @@ help:
 	@echo "make test   the whole suite, matrix included (PYTEST_ARGS='-n auto')"
 	@echo "make test-without-kill   the suite with the kill removed: what passes all the same is listed, and fails it"
 	@echo "make nightly   mixed stories, depth 2, explorations, coverage, wrong programs"
-	@echo "make mutation   small changes to the code that the narrow tests of each module must notice (TARGET='killpoints')"
+	@echo "make mutation   small changes to the code that tests or cells must notice (TARGET='killpoints')"
 	@echo "make lint   ruff, mypy --strict, import contracts"
 	@echo "make bench  every number that README states"
 

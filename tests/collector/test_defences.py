@@ -25,6 +25,7 @@ from product.collector.layout import Layout, slot_of
 from product.collector.manifests import Tip, append_lines
 from product.collector.perform import Desk
 from product.collector.slots import Slot
+from product.durable import volume
 from product.durable.identity import own_identity
 from tests.collector.helpers import (
     REPOSITORY,
@@ -33,6 +34,7 @@ from tests.collector.helpers import (
     armed,
     die_at,
     evidence_of,
+    needs_linux,
     needs_posix,
     nothing_changes,
     ran,
@@ -82,6 +84,39 @@ def test_a_drive_that_does_not_end_is_ambiguous(collector: Collector, monkeypatc
 
 
 # ---------------------------------------------------------------------------------------------------- performing
+
+
+@needs_linux
+def test_a_lock_that_appears_while_ours_is_made_is_not_overwritten(collector: Collector) -> None:
+    step = "collector.lock.created/tmp-synced"
+    with collector.started("commit", "--evidence", collector.evidence(), plan=f"{step}#1=pause") as process:
+        process.await_pause(step)
+        collector.lock.write_bytes(b"somebody's")
+        process.resume()
+        answer = process.end().require_refused("E_RECOVERY_AMBIGUOUS", 70)
+    assert "a formal lock appeared that is not ours" in answer["message"]
+    assert collector.lock.read_bytes() == b"somebody's"
+
+
+@needs_linux
+def test_the_quarantine_on_another_volume_is_refused_before_the_rename(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mounted since the start: the rename would fail too, after this."""
+    die_at(collector, "collector.claim.HELD")
+    collector.kill("collector.takeover.TAKEOVER_PLANNED", "recover")
+    real, asked = volume.volume_of, list[Path]()
+
+    def volume_of(path: Path) -> str:
+        asked.append(path)
+        mounted = path == quarantine and asked.count(quarantine) > 1  # the first time is the start
+        return "other" if mounted else real(path)
+
+    quarantine = Layout(collector.state, collector.archive).quarantine
+    monkeypatch.setattr(volume, "volume_of", volume_of)
+    with nothing_changes(collector):
+        answer = collector.call("recover").require_refused("E_FORMAL_LOCK_VOLUME_IDENTITY", 70)
+    assert "different volumes" in answer["message"] and answer["row"] == "T1"
 
 
 def test_evidence_under_a_name_that_is_taken_is_not_overwritten(desk: Desk) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import killpoints
+from product.durable import append
 from product.durable.append import APPEND_STEPS, append_lines
+from product.durable.errors import ReadBackMismatch
 from product.durable.lines import LINE_MAX_BYTES
 
 POINT = killpoints.declare("test.append", "lines are appended", "tests", steps=APPEND_STEPS)
@@ -52,6 +54,22 @@ def test_an_error_before_the_write_writes_nothing(opened: tuple[Path, int], step
     finally:
         killpoints.disarm()
     assert path.read_bytes() == b"a\n"
+
+
+@pytest.mark.parametrize("found", [b"b\nC\n", b"b\n", b""])
+def test_what_comes_back_from_the_disk_is_compared(
+    opened: tuple[Path, int], monkeypatch: pytest.MonkeyPatch, found: bytes
+) -> None:
+    path, descriptor = opened
+    path.write_bytes(b"a\n")
+
+    def read_at(descriptor: int, offset: int, size: int) -> bytes:
+        whole = path.read_bytes()
+        return (whole[:2] + found if len(whole) > 2 else whole)[offset : offset + size]
+
+    monkeypatch.setattr(append, "read_at", read_at)
+    with pytest.raises(ReadBackMismatch):
+        append_lines(descriptor, b"b\nc\n", point=POINT)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit of the file size")
