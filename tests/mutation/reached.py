@@ -86,6 +86,10 @@ class Reached:
         lines = Counter(test for line in range(first, last + 1) for test in contexts.get(line, ()) if test)
         return sorted(lines, key=lambda test: (-lines[test], self.durations_s.get(test, 0.0), test))
 
+    def duration_s(self, tests: Collection[str]) -> float:
+        """All of them one after the other, measured while they were looked on."""
+        return sum(self.durations_s.get(test, 0.0) for test in tests)
+
 
 class SomeTests:
     """Runs the tests of these node ids in their order; with ``others`` all but them. ``failed`` gets the id of one."""

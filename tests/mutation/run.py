@@ -53,7 +53,8 @@ OPERATORS = re.compile(
 )
 PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:killmatrix")
 TIMEOUT_LEAST_S = 20.0  # an endless loop ends here; a machine that is busy does not
-TIMEOUT_FACTOR = 10
+TIMEOUT_FACTOR = 4
+CELLS_S = 60.0
 
 
 class Trial:
@@ -61,12 +62,12 @@ class Trial:
 
     def __init__(self, target: Target, log: Path) -> None:
         """Run once unchanged: measures the time, imports the libraries, raises SystemExit when a test fails."""
-        self._tests, self._log, self._timeout_s = target.pytest_arguments, log, 3600.0
+        self._tests, self._log, self._all_s = target.pytest_arguments, log, 900.0
         started = time.monotonic()
         libraries, reached = log.with_suffix(".libraries"), log.with_suffix(".reached")
-        if self._run(lambda: self._look_on(libraries, reached)) != 0:
+        if self._run(lambda: self._look_on(libraries, reached), self._all_s) != 0:
             raise SystemExit(f"{target.module}: its tests fail before anything is changed\n{log.read_text()}")
-        self._timeout_s = max(TIMEOUT_LEAST_S, TIMEOUT_FACTOR * (time.monotonic() - started))
+        self._all_s = time.monotonic() - started
         self._reached = Reached.load(reached)
         self._failed, self._has_noticed = log.with_suffix(".failed"), Counter[str]()
         with warnings.catch_warnings():
@@ -81,14 +82,16 @@ class Trial:
         near.sort(key=lambda test: -self._has_noticed[test])  # who noticed something near it is likely to again
         files = list(dict.fromkeys(test.partition("::")[0] for test in near))
         self._failed.unlink(missing_ok=True)
-        if near and self._run(lambda: self._test(files, SomeTests(near, self._failed))) != 0:
+        near_s = self._reached.duration_s(near)
+        if near and self._run(lambda: self._test(files, SomeTests(near, self._failed)), near_s) != 0:
             self._has_noticed.update([self._failed.read_text()] if self._failed.exists() else [])
             return True
         if near and cells:
-            return self._run(lambda: self._ask(cells)) != 0
-        return self._run(lambda: self._test(self._tests, SomeTests(near, self._failed, others=True))) != 0
+            return self._run(lambda: self._ask(cells), CELLS_S) != 0
+        others = SomeTests(near, self._failed, others=True)
+        return self._run(lambda: self._test(self._tests, others), self._all_s) != 0
 
-    def _run(self, act: Callable[[], int]) -> int:
+    def _run(self, act: Callable[[], int], expected_s: float) -> int:
         pid = os.fork()
         if pid == 0:
             self._be(act)
@@ -96,7 +99,7 @@ class Trial:
         try:
             poll = select.poll()
             poll.register(pidfd, select.POLLIN)
-            poll.poll(self._timeout_s * 1000)
+            poll.poll(1000 * max(TIMEOUT_LEAST_S, TIMEOUT_FACTOR * expected_s))
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)  # the tests if they hang, and what they left behind
