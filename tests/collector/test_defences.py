@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,20 +104,42 @@ def test_the_quarantine_on_another_volume_is_refused_before_the_rename(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mounted since the start: the rename would fail too, after this."""
-    die_at(collector, "collector.claim.HELD")
-    collector.kill("collector.takeover.TAKEOVER_PLANNED", "recover")
-    real, asked = volume.volume_of, list[Path]()
-
-    def volume_of(path: Path) -> str:
-        asked.append(path)
-        mounted = path == quarantine and asked.count(quarantine) > 1  # the first time is the start
-        return "other" if mounted else real(path)
-
+    real = volume.volume_of
     quarantine = Layout(collector.state, collector.archive).quarantine
-    monkeypatch.setattr(volume, "volume_of", volume_of)
+
+    def mount() -> None:
+        monkeypatch.setattr(volume, "volume_of", lambda path: "other" if path == quarantine else real(path))
+
+    before_the_rename(collector, monkeypatch, mount)
     with nothing_changes(collector):
         answer = collector.call("recover").require_refused("E_FORMAL_LOCK_VOLUME_IDENTITY", 70)
     assert "different volumes" in answer["message"] and answer["row"] == "T1"
+
+
+@needs_linux
+def test_a_name_in_the_quarantine_that_is_taken_at_the_last_instant_is_not_overwritten(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_the_rename(collector, monkeypatch, lambda: path.write_bytes(b"somebody's"))
+    path = collector.archive / collector.pending["takeover"]["quarantine_path"]
+    answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
+    assert "is there already" in answer["message"] and answer["row"] == "T1"
+    assert path.read_bytes() == b"somebody's" and collector.lock.exists()
+
+
+def before_the_rename(collector: Collector, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """A takeover is planned, and the next recovery comes to its rename: something happens just then."""
+    die_at(collector, "collector.claim.HELD")
+    collector.kill("collector.takeover.TAKEOVER_PLANNED", "recover")
+    require, asked = observe.require_archive_volume, list[Path]()
+
+    def require_later(layout: Layout, directory: Path) -> None:
+        asked.append(directory)
+        if asked.count(layout.quarantine) > 1:  # the first time is the start
+            act()
+        require(layout, directory)
+
+    monkeypatch.setattr(observe, "require_archive_volume", require_later)
 
 
 def test_evidence_under_a_name_that_is_taken_is_not_overwritten(desk: Desk) -> None:
