@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from killpoints import Point
 from product.durable import canonical, cursor, evidence, files
 from product.durable.cursor import RESUME, CursorState, Durability, EffectState, SourceState
-from product.durable.errors import JsonRejected
+from product.durable.errors import JsonRejected, ReadBackMismatch
 from product.durable.evidence import Evidence, Identity, Position, parse_evidence, parse_position
 from product.durable.plain import Digest
 from tests.durable.consumer import POINTS, consume, read_paths
@@ -165,6 +165,21 @@ def test_an_error_before_the_name_is_given_leaves_no_litter(root: Path, durabili
 
 
 # ---------------------------------------------------------------------------------------------------- what is compared
+
+
+@pytest.mark.parametrize("durability", Durability)
+def test_what_comes_back_from_the_disk_is_compared(
+    root: Path, monkeypatch: pytest.MonkeyPatch, durability: Durability
+) -> None:
+    replace = files._replace
+
+    def damage(temporary: Path, path: Path) -> None:
+        replace(temporary, path)
+        path.write_bytes(path.read_bytes()[:-1])
+
+    monkeypatch.setattr(files, "_replace", damage)
+    with pytest.raises(ReadBackMismatch):
+        consume(root, durability)
 
 
 def test_every_sound_state_has_one_way_on() -> None:
