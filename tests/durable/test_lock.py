@@ -457,6 +457,38 @@ def test_a_quarantine_never_overwrites(tmp_path: Path) -> None:
 
 
 @needs_linux
+def test_while_another_process_makes_the_lock_file_it_is_locked(tmp_path: Path) -> None:
+    """Two first users would write one temporary file: who makes it has a lock on the directory."""
+    import fcntl
+
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        with pytest.raises(StateLocked):
+            make_lock(tmp_path).acquire()
+        assert names(tmp_path) == []
+    finally:
+        os.close(directory)
+    with make_lock(tmp_path):
+        pass
+
+
+@needs_posix
+def test_a_directory_that_may_not_be_written_is_the_systems_own_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not taken for a lock that somebody has."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(lock.files, "put_new", refuse)
+    with pytest.raises(PermissionError):
+        make_lock(tmp_path).acquire()
+    assert names(tmp_path) == []
+
+
+@needs_linux
 def test_b035_a_lock_that_is_granted_twice_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = run_worker("contend_with_stub", str(tmp_path))[0]
     assert answer["code"] == "E_LOCKING_UNSUPPORTED"
@@ -470,8 +502,15 @@ def test_b035_a_lock_that_is_granted_twice_is_detected(tmp_path: Path, monkeypat
 
 
 @needs_linux
-def test_a_file_system_without_the_lock_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_file_system_without_the_lock_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used_before: bool
+) -> None:
     import fcntl
+
+    if used_before:
+        with make_lock(tmp_path):
+            pass
 
     def unsupported(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
