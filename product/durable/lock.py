@@ -283,7 +283,6 @@ class StateLock:
             raise LockingUnsupported(f"{self._lock_path}: one lock was granted twice", path=str(self._lock_path))
 
     def _require_content(self, descriptor: int) -> None:
-        os.lseek(descriptor, 0, os.SEEK_SET)
         if os.read(descriptor, len(LOCK_BYTES) + 1) != LOCK_BYTES:
             raise self._third_content("not exactly one NUL byte")
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from harness.matrix import load_matrix
-from product.collector import chains, drive, index, observe, perform
+from product.collector import chains, commands, drive, index, observe, perform
 from product.collector.cli import main
 from product.collector.errors import CollectorError
 from product.collector.evidence import parse_evidence
@@ -184,6 +184,25 @@ def test_a_begun_run_whose_hour_somebody_took_is_given_up_without_its_slot(colle
     path.write_bytes(slot.data)
     done = collector.call("recover").require_done()
     assert done["rows"] == ["B2"] and path.read_bytes() == slot.data and collector.settled()
+
+
+@pytest.mark.parametrize("command", ["begin", "commit"])
+def test_a_waiting_run_that_somebody_changed_is_not_superseded(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """After it was read: the next write would go over whatever is there."""
+    collector.call(*begin("first")).require_done()
+    path = collector.state / "refresh/pending.json"
+    require = commands._require_slot
+
+    def change(layout: Layout, hour: str) -> None:
+        require(layout, hour)
+        path.write_bytes(b"somebody's")
+
+    monkeypatch.setattr(commands, "_require_slot", change)
+    words = begin("second") if command == "begin" else ("commit", "--evidence", collector.evidence("second"))
+    collector.call(*words).require_refused("E_UNEXPECTED_CONTENT", 70)
+    assert path.read_bytes() == b"somebody's"
 
 
 # ----------------------------------------------------------------------------------------------------- observing

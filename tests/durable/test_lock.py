@@ -521,6 +521,22 @@ def test_a_file_system_without_the_lock_is_refused(
     assert not lock._descriptors
 
 
+@needs_linux
+def test_a_lock_that_fails_is_not_taken_for_one_that_is_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    with make_lock(tmp_path):
+        pass
+
+    def fail(descriptor: int, operation: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        make_lock(tmp_path).acquire()
+    assert not lock._descriptors
+
+
 # --------------------------------------------------------------------------------------------- death at every point
 
 

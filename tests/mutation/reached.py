@@ -83,7 +83,9 @@ class Reached:
         Who reaches most of them comes first (into the ``if``, and not past it), and of those the fastest.
         """
         contexts = self.data.contexts_by_lineno(str(module))
-        lines = Counter(test for line in range(first, last + 1) for test in contexts.get(line, ()) if test)
+        lines = Counter(test for line in range(first, last + 1) for test in contexts.get(line, ()))
+        if "" in lines:
+            return []
         return sorted(lines, key=lambda test: (-lines[test], self.durations_s.get(test, 0.0), test))
 
     def duration_s(self, tests: Collection[str]) -> float:
