@@ -102,6 +102,41 @@ def test_the_probe_sees_a_rename_that_ignores_its_flag(tmp_path: Path, monkeypat
 
 
 @needs_linux
+def test_the_probe_sees_a_rename_that_only_ever_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux itself refuses a name that is taken, before a file system that does not know the flag is asked."""
+    exchange = rename._rename
+    assert exchange is not None
+
+    def refuse(source: bytes, target: bytes, flags: int) -> int:
+        if flags == rename._RENAME_EXCHANGE:
+            return exchange(source, target, flags)
+        ctypes.set_errno(errno.EEXIST if os.path.lexists(target) else errno.EINVAL)
+        return -1
+
+    monkeypatch.setattr(rename, "_rename", refuse)
+    with pytest.raises(RenameUnsupported, match="no such rename"):
+        rename.probe_renames(tmp_path)
+    assert names(tmp_path) == []
+
+
+@needs_linux
+def test_a_rename_that_a_signal_interrupts_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, interrupts = rename._rename, [errno.EINTR, errno.EINTR]
+    assert real is not None
+
+    def interrupted(source: bytes, target: bytes, flags: int) -> int:
+        if interrupts:
+            ctypes.set_errno(interrupts.pop())
+            return -1
+        return real(source, target, flags)
+
+    (tmp_path / "a").touch()
+    monkeypatch.setattr(rename, "_rename", interrupted)
+    rename.rename_new(tmp_path / "a", tmp_path / "b")
+    assert names(tmp_path) == ["b"] and not interrupts
+
+
+@needs_linux
 def test_the_probe_sees_an_exchange_that_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rename, "exchange", lambda first, second: None)
     with pytest.raises(RenameUnsupported, match="did not exchange"):
