@@ -335,6 +335,11 @@ def test_the_last_slot_of_the_ring_is_a_slot() -> None:
     assert terminal is not None and terminal.slot == 167
 
 
+def test_the_terminal_record_goes_to_the_slot_of_its_hour() -> None:
+    slot = FULL["terminal"]["slot"]
+    assert fault_of(replaced(FULL, "/terminal/slot", (slot + 1) % 168)) == "/terminal/slot"
+
+
 def test_a_manifest_that_gets_nothing_is_unchanged() -> None:
     assert ManifestPlan(1, ITEM.digest, ITEM.digest).unchanged
     assert not ManifestPlan(1, None, ITEM.digest).unchanged

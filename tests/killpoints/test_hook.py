@@ -165,6 +165,15 @@ def test_arming_checks_every_name(saved: Point) -> None:
     assert hook._armed is not None and hook._armed.verified, "checked once, not at every point again"
 
 
+def test_arming_without_a_plan_takes_that_of_the_environment(saved: Point, monkeypatch: pytest.MonkeyPatch) -> None:
+    arm()
+    reach(saved)
+    monkeypatch.setenv("KILLPOINTS", "shop.saved=error:EIO")
+    arm()
+    with pytest.raises(OSError):
+        reach(saved)
+
+
 def test_while_armed_a_name_that_is_not_declared_is_an_error(saved: Point) -> None:
     arm("shop.saved#9=kill")
     with pytest.raises(PointError, match="unknown kill point 'shop.savd'; the nearest known: shop.saved"):
