@@ -90,7 +90,6 @@ def group_by_keys(items: Iterable[T], keys_of: Callable[[T], Iterable[str]]) -> 
         for other in others:
             leader[find(other)] = find(first)
         placed.append((item, first))
-        find(first)
     groups: dict[str, list[T]] = {}
     for item, first in placed:
         groups.setdefault(find(first), []).append(item)

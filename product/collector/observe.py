@@ -319,8 +319,6 @@ def require_archive_volume(layout: Layout, directory: Path) -> None:
 
 def observe_marker(layout: Layout) -> None:
     """Raise unless the quarantine directory is absent, or marked as ours (V004 section 1)."""
-    if observe_presence(layout.quarantine) is Present.ABSENT:
-        return
     try:
         data = read_file(layout.marker)
     except DurableError as error:

@@ -12,6 +12,8 @@ import os
 import signal
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import pytest
 
 from harness.matrix import load_matrix
 from product.collector import chains, commands, drive, index, observe, perform
+from product.collector.claims import TakeoverPhase
 from product.collector.cli import main
 from product.collector.errors import CollectorError
 from product.collector.evidence import parse_evidence
@@ -40,7 +43,7 @@ from tests.collector.helpers import (
     nothing_changes,
     ran,
 )
-from tests.collector.pending_samples import make_pending
+from tests.collector.pending_samples import make_pending, make_takeover
 from tests.collector.test_commit import PAST, begin
 from tests.collector.test_index import append, entry, known
 from tests.collector.test_index import layout as archive
@@ -222,6 +225,29 @@ def test_evidence_that_is_no_plain_file_is_ambiguous(collector: Collector) -> No
     with nothing_changes(collector):
         answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
     assert path.name in answer["message"]
+
+
+@needs_posix
+def test_a_marker_that_is_no_plain_file_is_ambiguous(collector: Collector) -> None:
+    collector.commit()
+    marker = Layout(collector.state, collector.archive).marker
+    marker.rename(marker.with_name("aside"))
+    marker.symlink_to("aside")
+    with nothing_changes(collector):
+        answer = collector.call("recover").require_refused("E_RECOVERY_AMBIGUOUS", 70)
+    assert "the quarantine directory's marker: " in answer["message"]
+
+
+@pytest.mark.parametrize("whose", ["old", "new"])
+def test_a_lock_record_from_the_future_is_ambiguous_whoever_made_it(whose: str) -> None:
+    pending = make_takeover(TakeoverPhase.CREATE_PLANNED)
+    record = getattr(pending.takeover, whose)
+    made = [found.lock_created_at for found in (pending.takeover.old, pending.takeover.new) if found is not None]
+    now = max(map(datetime.fromisoformat, made))
+    assert observe.observe_clock(pending, now) is observe.Clock.PLAUSIBLE
+    later = (now + timedelta(minutes=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    takeover = replace(pending.takeover, **{whose: replace(record, lock_created_at=later)})
+    assert observe.observe_clock(replace(pending, takeover=takeover), now) is observe.Clock.FUTURE
 
 
 def test_a_runs_manifest_without_numbers_is_ambiguous(desk: Desk) -> None:

@@ -181,6 +181,24 @@ def segments_of(tree: Tree, manifest: str) -> dict[str, bytes]:
     return {path: entry.data for path, entry in tree.entries.items() if path.startswith(prefix)}
 
 
+def test_nothing_new_after_a_full_segment_makes_no_segment(collector: Collector) -> None:
+    """The slot names no end of the cards then; that of the run before still holds them."""
+    commit_hour(collector, 1, [1, 2], 600)
+    cards = segments_of(collector.tree(), "cards")
+    assert len(cards["archive/cards/000001.jsonl"]) >= 600
+    commit_hour(collector, 2, [1, 2], 600)
+    assert segments_of(collector.tree(), "cards") == cards
+    slot = json.loads((collector.state / "refresh/slots/098.json").read_bytes())
+    assert (slot["run_id"], slot["cards"], slot["runs"]["last_seq"]) == ("run-2", None, 2)
+    collector.call("check").require_done()
+    (collector.archive / "cards/000001.jsonl").write_bytes(
+        cards["archive/cards/000001.jsonl"].partition(b"\n")[0] + b"\n"
+    )
+    evidence = collector.evidence("run-3", [3], hour="2026-11-30T03")
+    answer = collector.call("commit", "--evidence", evidence).require_refused("E_RECOVERY_AMBIGUOUS", 70)
+    assert "does not end where the last run left it" in answer["message"]
+
+
 @pytest.mark.parametrize("limit", [1, 1200])
 def test_only_the_highest_segment_ever_changes(collector: Collector, limit: int) -> None:
     for number in range(8):
