@@ -73,8 +73,7 @@ class _Lookup:
             try:
                 return ask()
             except (_Doubtful, sqlite3.DatabaseError):
-                discard(self._layout.index)
-                discard(self._layout.index.with_name(f"{self._layout.index.name}-journal"))
+                discard(self._layout.index)  # SQLite drops a journal that is left beside a file of no bytes
                 self._index, self.tip = _open(self._layout)
                 return ask()
         except ChainBroken as error:

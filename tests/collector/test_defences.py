@@ -238,6 +238,25 @@ def test_a_marker_that_is_no_plain_file_is_ambiguous(collector: Collector) -> No
     assert "the quarantine directory's marker: " in answer["message"]
 
 
+def test_a_run_is_not_taken_for_new_where_the_runs_cannot_be_read(desk: Desk) -> None:
+    assert not observe.is_archived(desk.layout, "other")
+    path = desk.layout.segment("runs", 1)
+    path.write_bytes(path.read_bytes().replace(b'"seq":1', b'"seq":2'))
+    with pytest.raises(CollectorError) as caught:
+        observe.is_archived(desk.layout, "other")
+    assert caught.value.code == "E_RECOVERY_AMBIGUOUS"
+
+
+@needs_posix
+def test_a_segment_that_is_no_plain_file_is_ambiguous(desk: Desk) -> None:
+    path = desk.layout.segment("runs", 1)
+    path.rename(path.with_name("aside"))
+    path.symlink_to("aside")
+    with pytest.raises(CollectorError) as caught:
+        list(observe.read_segments(desk.layout, "runs"))
+    assert caught.value.code == "E_RECOVERY_AMBIGUOUS" and path.name in str(caught.value)
+
+
 @pytest.mark.parametrize("whose", ["old", "new"])
 def test_a_lock_record_from_the_future_is_ambiguous_whoever_made_it(whose: str) -> None:
     pending = make_takeover(TakeoverPhase.CREATE_PLANNED)
@@ -247,6 +266,15 @@ def test_a_lock_record_from_the_future_is_ambiguous_whoever_made_it(whose: str) 
     assert observe.observe_clock(pending, now) is observe.Clock.PLAUSIBLE
     later = (now + timedelta(minutes=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
     takeover = replace(pending.takeover, **{whose: replace(record, lock_created_at=later)})
+    assert observe.observe_clock(replace(pending, takeover=takeover), now) is observe.Clock.FUTURE
+
+
+def test_a_takeover_that_was_planned_in_the_future_is_ambiguous() -> None:
+    pending = make_takeover(TakeoverPhase.TAKEOVER_PLANNED)
+    assert pending.takeover.planned_at is not None
+    now = datetime.fromisoformat(pending.takeover.planned_at)
+    assert observe.observe_clock(pending, now) is observe.Clock.PLAUSIBLE
+    takeover = replace(pending.takeover, planned_at=(now + timedelta(minutes=6)).strftime("%Y-%m-%dT%H:%M:%SZ"))
     assert observe.observe_clock(replace(pending, takeover=takeover), now) is observe.Clock.FUTURE
 
 

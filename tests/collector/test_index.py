@@ -88,13 +88,27 @@ def rewrite(layout: Layout) -> None:
 
 def forget_tables(layout: Layout) -> None:
     database = sqlite3.connect(layout.index)
-    database.executescript("DELETE FROM posts WHERE seq = 50; PRAGMA user_version = 1;")
+    database.executescript("DELETE FROM posts WHERE seq = 50; DELETE FROM keys WHERE seq = 50;")
     database.close()
 
 
 def point_elsewhere(layout: Layout) -> None:
     database = sqlite3.connect(layout.index)
     database.executescript("UPDATE keys SET seq = 7 WHERE key = 'opus:3';")
+    database.close()
+
+
+def come_from_a_newer_one(layout: Layout) -> None:
+    """Whose numbers may mean something else."""
+    database = sqlite3.connect(layout.index)
+    database.executescript("UPDATE tip SET schema = schema + 1; UPDATE keys SET seq = 7 WHERE key = 'opus:3';")
+    database.close()
+
+
+def be_somebody_elses(layout: Layout) -> None:
+    layout.index.unlink()
+    database = sqlite3.connect(layout.index)
+    database.executescript("CREATE TABLE notes (words TEXT);")
     database.close()
 
 
@@ -108,6 +122,8 @@ DAMAGE: dict[str, tuple[Callable[[Layout], object], int]] = {
     "newer than the archive": (lambda layout: append_shorter(layout), 1),
     "its tables disagree": (forget_tables, 1),
     "pointing at another line": (point_elsewhere, 1),
+    "of a newer program": (come_from_a_newer_one, 1),
+    "somebody else's": (be_somebody_elses, 1),
 }
 
 
@@ -127,6 +143,36 @@ def test_damage_is_noticed_and_the_index_made_again(layout: Layout, damage: str)
     due = list(map(str, range(1, lines + 1)))
     assert known(archive, range(first, first + lines)) == due
     assert archive.cards_tip.seq == lines
+
+
+def test_a_journal_of_an_index_that_is_gone_is_not_played_back_into_the_next(layout: Layout) -> None:
+    """SQLite drops it: a file of no bytes has nothing to roll back."""
+    append(layout, range(1, 3001))
+    index.open_archive(layout)
+    journal = layout.index.with_name(f"{layout.index.name}-journal")
+    database = sqlite3.connect(layout.index, isolation_level=None)
+    database.executescript(
+        "PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE; UPDATE posts SET seq = -seq;"
+    )
+    hot = journal.read_bytes()
+    database.close()
+    assert not journal.exists() and any(hot[:8])
+    layout.index.write_bytes(b"somebody else's notes" * 1000)
+    journal.write_bytes(hot)
+    archive = index.open_archive(layout)
+    assert known(archive, range(1, 3001)) == list(map(str, range(1, 3001)))
+
+
+def test_an_index_of_another_schema_is_made_again(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(layout, range(1, 51))
+    index.open_archive(layout)
+    assert lines_read(layout, monkeypatch)[1] == 0
+    for change in (come_from_a_newer_one, be_somebody_elses):
+        change(layout)
+        assert lines_read(layout, monkeypatch)[1] == 50
+        database = sqlite3.connect(layout.index)
+        assert not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'notes'").fetchall()
+        database.close()
 
 
 def test_a_broken_chain_is_ambiguous_and_names_the_line(layout: Layout) -> None:

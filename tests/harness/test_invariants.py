@@ -202,6 +202,14 @@ def test_an_immutable_file_may_vanish_when_its_term_is_over() -> None:
     assert judge(everywhere(files)) == {("no_residue", "expired")}
 
 
+def test_a_directory_is_no_protected_file() -> None:
+    moments = healthy().moments
+    start = Moment("set-up", tree(FILES, **{"seal/box": Entry("directory", 0o700)}))
+    assert judge(History((start, *moments[1:]))) == set()
+    start = Moment("set-up", tree(FILES, **{"seal/box": Entry("file", 0o600)}))
+    assert judge(History((start, *moments[1:]))) == {("nothing_overwritten", "seal/box")}
+
+
 def test_what_a_stranger_does_to_a_protected_file_is_not_the_programs_doing() -> None:
     held, swapped = moment("paused", FILES), moment("tampered", FILES | {"notes": "his", "lock": "1"})
     files = GROWN | {"notes": "his", "lock": "1"}
