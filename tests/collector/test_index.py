@@ -145,6 +145,17 @@ def test_damage_is_noticed_and_the_index_made_again(layout: Layout, damage: str)
     assert archive.cards_tip.seq == lines
 
 
+def test_a_post_is_not_taken_for_the_one_whose_line_its_row_points_at(layout: Layout) -> None:
+    append(layout, range(1, 51))
+    index.open_archive(layout)
+    database = sqlite3.connect(layout.index)
+    database.executescript(
+        "UPDATE posts SET (offset, size) = (SELECT offset, size FROM posts WHERE seq = 7) WHERE seq = 3;"
+    )
+    database.close()
+    assert index.open_archive(layout).identifiers_of("3") == Identifiers("3", "3", None)
+
+
 def test_a_journal_of_an_index_that_is_gone_is_not_played_back_into_the_next(layout: Layout) -> None:
     """SQLite drops it: a file of no bytes has nothing to roll back."""
     append(layout, range(1, 3001))
