@@ -11,7 +11,7 @@ import pytest
 
 import killpoints
 from harness.judge.tree import observe_tree
-from product.collector import points_archive
+from product.collector import moving, points_archive
 from product.collector.completed import MOVE
 from tests.collector.helpers import (
     Collector,
@@ -83,6 +83,15 @@ def require_moved(collector: Collector) -> None:
     for run_id in EVIDENCE:
         sent = collector.call("commit", "--evidence", str(collector.home / f"{run_id}.evidence.json")).require_done()
         assert (sent["already"], sent["run_id"]) == (True, run_id)
+
+
+def test_a_move_that_does_not_end_is_ambiguous(two_runs: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "_TURNS_MAX", 1)
+    answer = two_runs.call("move-completed").require_refused("E_RECOVERY_AMBIGUOUS", 70)
+    assert "does not stay where it is put" in answer["message"]
+    monkeypatch.undo()
+    two_runs.call("move-completed").require_done()
+    require_moved(two_runs)
 
 
 def test_the_spec_and_the_code_have_the_same_rows() -> None:
