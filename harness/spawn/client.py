@@ -17,7 +17,7 @@ from harness.model import Command
 from harness.spawn import SpawnError, forking, wire
 from harness.spawn.board import Switchboard
 from harness.spawn.environment import NOT_STARTED, clean_environment
-from harness.spawn.process import ServedProcess
+from harness.spawn.process import ServedProcess, create_output
 from harness.spawn.program import Program
 from harness.spawn.records import GRACE_S
 
@@ -34,7 +34,7 @@ class ProcessServer:
         self._runs: dict[int, ServedProcess] = {}
         self._last_run = 0
         self._ready: tuple[str | None] | None = None
-        self._stderr_fd = os.memfd_create("killmatrix-server")
+        self._stderr_fd = create_output("killmatrix-server")
         self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._receiver = wire.Receiver(self._sock)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from typing import TYPE_CHECKING
@@ -19,12 +20,23 @@ _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
 
 
+def create_output(name: str) -> int:
+    """A file in memory for what processes write, who may be several at once.
+
+    Only appending: Linux has no lock on where a memory file is written next, and two who write at once would write over
+    each other.
+    """
+    descriptor = os.memfd_create(name)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_APPEND)
+    return descriptor
+
+
 class ServedProcess:
     """A process of a process server; see :class:`harness.spawn.RunningProcess`."""
 
     def __init__(self, server: ProcessServer, board: Switchboard, run: int, command: Command) -> None:
         self._server, self._board, self._run, self._command = server, board, run, command
-        self._output_fds = (os.memfd_create("stdout"), os.memfd_create("stderr"))
+        self._output_fds = (create_output("stdout"), create_output("stderr"))
         self._control_fd, control_fd = os.pipe()
         resume_fd, self._resume_fd = os.pipe()
         self.their_fds = (*self._output_fds, control_fd, resume_fd)

@@ -154,6 +154,11 @@ def project() -> Project:
     return open_project(MATRIX)
 
 
+@pytest.fixture
+def no_descriptor_stays_open() -> None:
+    """The warm servers that the stories start live as long as the module."""
+
+
 @pytest.fixture(scope="module")
 def engine(project: Project) -> Iterator[Engine]:
     with session_directory() as root, open_engine(project, default_spawn(), root / "stories") as engine:

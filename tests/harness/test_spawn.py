@@ -291,6 +291,23 @@ def test_output_larger_than_a_pipe(spawner: Spawner, project: Path) -> None:
     assert (len(result.stdout), len(result.stderr)) == (300_000, 200_000)
 
 
+def test_nothing_is_lost_of_what_several_processes_write_at_once(spawner: Spawner, project: Path) -> None:
+    """A line that is written over could be an acknowledgement."""
+    (project / "crowd.py").write_text(
+        "import os\n"
+        "children = []\n"
+        "for who in range(2):\n"
+        "    children.append(os.fork())\n"
+        "    if not children[-1]:\n"
+        "        for number in range(20_000): os.write(1 + number % 2, b'%d %d\\n' % (who, number))\n"
+        "        os._exit(0)\n"
+        "for child in children: os.waitpid(child, 0)\n"
+    )
+    result = run(spawner, project, "python", "-m", "crowd")
+    lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
+    assert sorted(lines) == sorted(b"%d %d" % (who, number) for who in range(2) for number in range(20_000))
+
+
 def test_output_is_kept_up_to_a_bound(spawner: Spawner, project: Path) -> None:
     result = run(spawner, project, "sh", "-c", "head -c 9000000 /dev/zero")
     assert result.exit_code == 0 and len(result.stdout) == 8 << 20
