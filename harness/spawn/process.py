@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from typing import TYPE_CHECKING
@@ -26,6 +25,8 @@ def create_output(name: str) -> int:
     Only appending: Linux has no lock on where a memory file is written next, and two who write at once would write over
     each other.
     """
+    import fcntl  # this module is imported where there is none
+
     descriptor = os.memfd_create(name)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_APPEND)
     return descriptor
