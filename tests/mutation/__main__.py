@@ -1,4 +1,4 @@
-"""``python -m tests.mutation [PART ...]``: small changes to the code, each of which some test must notice.
+"""``python -m tests.mutation [PART ...]``: small changes to the code, each of which a test or a cell must notice.
 
 A PART is a piece of a module's path: ``killpoints``, ``collector/states``; none means every module of targets.toml.
 The changes are made in a copy of the repository, never in the repository. Exit status: 0 every change was noticed or

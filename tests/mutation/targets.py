@@ -1,4 +1,4 @@
-"""targets.toml and survivors.toml: what is changed, which tests must notice, and which changes need not be noticed."""
+"""targets.toml and survivors.toml: what is changed, what must notice, and which changes need not be noticed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parse_arguments() -> argparse.Namespace:
     """``parts``, ``sample``, ``seed`` of the command line. Exits with status 64 for what cannot be meant."""
-    parser = _Parser(prog="python -m tests.mutation", description="small changes that some test must notice")
+    parser = _Parser(prog="python -m tests.mutation", description="small changes that a test or a cell must notice")
     parser.add_argument("parts", nargs="*", metavar="PART", help="a piece of a module's path; none: every module")
     parser.add_argument("--sample", type=int, metavar="N", help="at most N changes a module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
